@@ -375,6 +375,7 @@ static void open_browsers(struct server *server)
                                                                .engine = server->engine,
                                                                .store = server->store,
                                                                .secrets = server->secrets,
+                                                               .spool = server->spool,
                                                                .directory = server->store_dir});
     config = (struct bb_config){.browsers = server->browsers,
                                 .keys = server->keys,

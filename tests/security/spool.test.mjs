@@ -145,6 +145,54 @@ test('the export of a template is charged to its team and given back', { timeout
   await nothingHeld()
 })
 
+// The template stands for the real one: its program makes both files, also when only one is asked for.
+test('notes and extensions of browsers count for the disk of their team', { timeout: 240_000 * patience }, async () => {
+  const patch = (maxDiskMB) => server.api('PATCH', `/admin/teams/${theirs.teamID}`, { maxDiskMB })
+  const used = async () => (await server.api('GET', '/admin/teams')).body.find((one) => one.teamID === theirs.teamID).use.diskMB
+  const ask = (method, target, body, headers = {}) => server.api(method, target, body, { key: null, headers: { 'X-BB-API-Key': theirs.key, ...headers } })
+  const build = (await server.api('POST', '/v3/templates', { name: 'browser' }, { key: theirs.key })).body
+  const witness = `for name in log record; do yes '{"method":"${'x'.repeat(5000)}"}' | head -c ${20 * MB} >/home/user/.browser/$name.jsonl; done`
+  const steps = [{ type: 'RUN', args: [`mkdir -p /home/user/.browser && chmod 0777 /home/user/.browser && printf '#!/bin/sh\\n%s\\n' "$(echo ${Buffer.from(witness).toString('base64')} | base64 -d)" >/usr/local/bin/browser-witness && chmod 0755 /usr/local/bin/browser-witness`, 'root'] }]
+  const started = await server.api('POST', `/v2/templates/${build.templateID}/builds/${build.buildID}`, { fromTemplate: 'base', steps }, { key: theirs.key })
+  assert.equal(started.status, 202, started.text)
+  await eventually('the template is built', async () => {
+    const { status, reason } = (await server.api('GET', `/templates/${build.templateID}/builds/${build.buildID}/status`, undefined, { key: theirs.key })).body
+    assert.notEqual(status, 'error', JSON.stringify(reason))
+    return status === 'ready'
+  }, 100_000)
+  for (const id of (await server.api('GET', '/sandboxes', undefined, { key: theirs.key })).body.map((one) => one.sandboxID)) await server.api('DELETE', `/sandboxes/${id}`, undefined, { key: theirs.key })
+  const session = async (settings, limit = 0) => {
+    await patch(0)
+    const made = await ask('POST', '/v1/sessions', { keepAlive: true, browserSettings: settings })
+    assert.equal(made.status, 201, made.text)
+    await patch(limit)
+    assert.equal((await ask('POST', `/v1/sessions/${made.body.id}`, { status: 'REQUEST_RELEASE' })).status, 200)
+    return made.body.id
+  }
+  const kept = () => fs.readdirSync(`${server.data}/store/browser`).sort()
+  const before = await used()
+  const asked = await session({ logSession: true })
+  assert.deepEqual(kept(), [`${asked}.log`], 'only what was asked for is kept')
+  assert.equal(await used() - before, 20)
+  // Its sandbox counts until it is gone, so the limit leaves room for that but not for the notes.
+  const { body: { length } } = await ask('GET', `/v1/sessions/${asked}/logs`)
+  assert.ok(length > 1000, `${length} entries`)
+  const full = await session({ logSession: true, recordSession: true }, 1)
+  assert.deepEqual(kept(), [`${asked}.log`], 'beyond the limit nothing is kept')
+  assert.equal((await ask('GET', `/v1/sessions/${full}/logs`)).status, 404)
+  const zip = Buffer.concat([Buffer.from('--b\r\nContent-Disposition: form-data; name="file"; filename="a.zip"\r\n\r\nPK\x03\x04', 'latin1'), Buffer.alloc(20 * MB), Buffer.from('\r\n--b--\r\n')])
+  const extension = () => ask('POST', '/v1/extensions', zip, { 'Content-Type': 'multipart/form-data; boundary=b' })
+  const refused = await extension()
+  assert.equal(refused.status, 429, refused.text)
+  assert.match(refused.text, /limit of 1 MiB of disk/)
+  await patch(0)
+  const there = await extension()
+  assert.equal(there.status, 201, there.text)
+  assert.ok(await used() - before >= 40)
+  assert.equal((await ask('DELETE', `/v1/extensions/${there.body.id}`)).status, 204)
+  assert.equal(await used() - before, 20)
+})
+
 test('what was announced and what was spooled is gone after a restart', { timeout: 120_000 * patience }, async () => {
   const before = free()
   const socket = await begin(await link(theirs, 'before the restart'), `Content-Length: ${60 * MB}`, '')

@@ -40,6 +40,7 @@ struct browsers *browsers_open(const struct browsers_config *config)
     all->fetch = fetch_new();
     (void)pthread_mutex_init(&all->lock, NULL);
     list_init(&all->connected);
+    browser_files_settle(all);
     return all;
 }
 
@@ -104,6 +105,8 @@ static void make_row(const struct browser_new *request, const struct sandbox_vie
         .metadata = request->metadata.p ? request->metadata : STR(""),
         .keep_alive = request->keep_alive,
         .persist = request->persist,
+        .wants_log = request->log,
+        .wants_record = request->record,
         .created_at_us = now_us,
         .updated_at_us = now_us,
         .expires_at_us = view->end_at_us,
@@ -153,6 +156,7 @@ int browser_create(struct browsers *all, const struct browser_new *request, stru
     struct store_browser_extension extension = {0};
 
     id_uuid(id);
+    browser_files_prune(all);
     if ((request->extension_id.len &&
          browser_extension_get(all, request->team_id, request->extension_id, arena, &extension,
                                err) < 0) ||

@@ -23,6 +23,7 @@ struct engine;
 struct fetch;
 struct sandboxes;
 struct secrets;
+struct spool;
 
 enum {
     BROWSER_PORT = 9222,
@@ -38,7 +39,8 @@ struct browsers_config {
     struct engine *engine;
     struct store *store;
     const struct secrets *secrets;
-    const char *directory; /* where extensions are kept */
+    struct spool *spool;   /* knows how much of the disk is free; NULL = nobody does */
+    const char *directory; /* where extensions and notes are kept */
 };
 
 struct browsers *browsers_open(const struct browsers_config *config);

@@ -29,14 +29,29 @@ int inside_run(struct browsers *all, const struct store_browser_session *session
                const struct inside_command *command, struct buf *out, struct error *err);
 int inside_read(struct browsers *all, const struct store_browser_session *session, const char *path,
                 struct buf *out, struct error *err);
+/* browser_files.c */
+enum browser_file { FILE_LOG, FILE_RECORD, FILE_EXTENSION };
+enum { FILE_PATH_SIZE = 512 };
+
+/* id: one that we made, from its row. */
+void browser_file_path(const struct browsers *all, enum browser_file kind, struct str id,
+                       char out[FILE_PATH_SIZE]);
+/* Charged to the team. ERROR_QUOTA, ERROR_NO_SPACE. */
+int browser_file_keep(struct browsers *all, enum browser_file kind, struct str team_id,
+                      struct str id, struct str bytes, struct error *err);
+/* Also when there is none. */
+void browser_file_drop(struct browsers *all, enum browser_file kind, struct str id);
+/* Notes that are old go. */
+void browser_files_prune(struct browsers *all);
+/* At the start: drops what a crash left of extensions, and counts those that older servers kept without counting them. */
+void browser_files_settle(struct browsers *all);
+
 /* Puts it where browser-restart finds it. */
 int extension_give(struct browsers *all, const struct store_browser_session *session, struct str id,
                    struct error *err);
 /* Writes down what happens from now on. */
 int notes_begin(struct browsers *all, const struct store_browser_session *session, bool log,
                 bool record, struct error *err);
-/* Deletes what was kept more than a week ago. */
-void notes_drop_old(const char *directory);
 /* Before the sandbox goes. */
 void notes_keep(struct browsers *all, const struct store_browser_session *session);
 int inside_write(struct browsers *all, const struct store_browser_session *session,

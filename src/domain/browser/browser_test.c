@@ -1,15 +1,7 @@
 /* What sessions are asked for, and the rows that are kept of them. */
 #include "domain/browser/browser.h"
 
-#include <fcntl.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/path.h"
 #include "base/test.h"
-#include "domain/browser/browser_internal.h"
 #include "protocol/json/json_shape.h"
 
 static struct arena arena;
@@ -136,26 +128,4 @@ TEST(browser_rows)
     CHECK_INT(store_browser_session_find(store, STR("t"), STR("1"), &arena, &got, &why), -1);
     arena_done(&arena);
     store_close(store);
-}
-
-/* Of a session's log and recording; the next session that ends deletes them. */
-TEST(notes_are_kept_for_a_week)
-{
-    const int64_t day_us = 24 * 3600 * INT64_C(1000000);
-    char folder[] = "/tmp/browser-test-XXXXXX", path[64];
-
-    CHECK(mkdtemp(folder) != NULL);
-    (void)snprintf(path, sizeof(path), "%s/s1.log", folder);
-    {
-        auto_close int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-
-        CHECK(fd >= 0);
-    }
-    clock_test_pass(6 * day_us);
-    notes_drop_old(folder);
-    CHECK_INT(access(path, F_OK), 0);
-    clock_test_pass(2 * day_us);
-    notes_drop_old(folder);
-    CHECK_INT(access(path, F_OK), -1);
-    (void)path_remove_tree(AT_FDCWD, folder);
 }

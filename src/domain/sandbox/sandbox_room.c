@@ -1,5 +1,5 @@
 /* A team's limit of disk: what its sandboxes may write (paused ones too), what its volumes may hold, and what its
- * snapshots, builds and uploaded files hold. A snapshot counts with all that its sandbox had, also where it shares blocks with another one:
+ * snapshots, builds, uploaded files, browser notes and extensions hold. A snapshot counts with all that its sandbox had, also where it shares blocks with another one:
  * that one may go, and the blocks stay. */
 #include "base/size.h"
 #include "domain/account/team.h"

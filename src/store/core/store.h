@@ -296,7 +296,7 @@ struct store_shared {
 int store_layers_shared(struct store *store, struct str layers, struct store_shared *out,
                         struct error *err);
 /* What a team keeps beside its sandboxes: volumes (those that are being deleted too), and the bytes of the
- * layers that somebody uses, and of the files it uploaded for builds. */
+ * layers that somebody uses, of the files it uploaded for builds, and of notes and extensions of browsers. */
 struct store_kept {
     int64_t volumes, layer_bytes, file_bytes;
 };

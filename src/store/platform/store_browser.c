@@ -7,6 +7,7 @@
     F(T, id, id) AND() F(T, team_id, team_id) AND() F(T, sandbox_id, sandbox_id) AND()                  \
     F(T, context_id, context_id) AND() F(T, status, status) AND() F(T, region, region) AND()            \
     F(T, metadata, metadata) AND() F(T, keep_alive, keep_alive) AND() F(T, persist, persist) AND()      \
+    F(T, wants_log, wants_log) AND() F(T, wants_record, wants_record) AND()                             \
     F(T, created_at_us, created_at_us) AND() F(T, updated_at_us, updated_at_us) AND()                   \
     F(T, expires_at_us, expires_at_us) AND() F(T, ended_at_us, ended_at_us)
 #define CONTEXT_ROW(F, T, AND)                                                                          \
@@ -15,10 +16,14 @@
 #define EXTENSION_ROW(F, T, AND)                                                                        \
     F(T, id, id) AND() F(T, team_id, team_id) AND() F(T, file_name, file_name) AND()                    \
     F(T, created_at_us, created_at_us) AND() F(T, updated_at_us, updated_at_us)
+#define FILE_ROW(F, T, AND)                                                                             \
+    F(T, id, id) AND() F(T, kind, kind) AND() F(T, team_id, team_id) AND() F(T, bytes, bytes) AND()     \
+    F(T, made_at_us, made_at_us)
 /* clang-format on */
 ROW(session_row, struct store_browser_session, SESSION_ROW);
 ROW(context_row, struct store_browser_context, CONTEXT_ROW);
 ROW(extension_row, struct store_browser_extension, EXTENSION_ROW);
+ROW(file_row, struct store_browser_file, FILE_ROW);
 
 /* ---- sessions ---- */
 
@@ -277,4 +282,85 @@ int store_browser_extension_delete(struct store *store, struct str team_id, stru
     bind_text(&query, id);
     bind_text(&query, team_id);
     return query_run_durable(&query, conn, err);
+}
+
+/* ---- files ---- */
+
+int store_browser_file_put(struct store *store, const struct store_browser_file *file,
+                           struct error *err)
+{
+    auto_conn struct conn *conn = store_write(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, conn,
+                   ROW_INSERT("browser_files",
+                              FILE_ROW) " ON CONFLICT (id, kind) DO UPDATE SET bytes ="
+                                        " excluded.bytes, made_at_us = excluded.made_at_us",
+                   err) < 0)
+        return -1;
+    row_bind(&file_row, &query, file);
+    return query_run_durable(&query, conn, err);
+}
+
+int store_browser_file_delete(struct store *store, struct str id, struct str kind,
+                              struct error *err)
+{
+    auto_conn struct conn *conn = store_write(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, conn, "DELETE FROM browser_files WHERE id = ?1 AND kind = ?2", err) < 0)
+        return -1;
+    bind_text(&query, id);
+    bind_text(&query, kind);
+    return query_run(&query, err);
+}
+
+int store_browser_file_old(struct store *store, int64_t before_us, size_t max, struct arena *arena,
+                           struct store_browser_file **out, size_t *out_count, struct error *err)
+{
+    auto_conn struct conn *conn = store_read_many(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, conn,
+                   "SELECT " ROW_COLUMNS(FILE_ROW) " FROM browser_files WHERE kind <> 'zip'"
+                                                   " AND made_at_us < ?1 LIMIT ?2",
+                   err) < 0)
+        return -1;
+    bind_int(&query, before_us);
+    bind_int(&query, (int64_t)max);
+    return row_all(&file_row, &query, arena, out, out_count, err);
+}
+
+int store_browser_file_orphans(struct store *store, struct arena *arena,
+                               struct store_browser_file **out, size_t *out_count,
+                               struct error *err)
+{
+    auto_conn struct conn *conn = store_read_many(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, conn,
+                   "SELECT " ROW_COLUMNS(FILE_ROW) " FROM browser_files WHERE kind = 'zip' AND NOT"
+                                                   " EXISTS (SELECT 1 FROM browser_extensions"
+                                                   " WHERE browser_extensions.id ="
+                                                   " browser_files.id)",
+                   err) < 0)
+        return -1;
+    return row_all(&file_row, &query, arena, out, out_count, err);
+}
+
+int store_browser_file_missing(struct store *store, struct arena *arena,
+                               struct store_browser_file **out, size_t *out_count,
+                               struct error *err)
+{
+    auto_conn struct conn *conn = store_read_many(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, conn,
+                   "SELECT id, 'zip', team_id, CAST(0 AS BIGINT), created_at_us FROM "
+                   "browser_extensions WHERE NOT"
+                   " EXISTS (SELECT 1 FROM browser_files WHERE browser_files.id ="
+                   " browser_extensions.id)",
+                   err) < 0)
+        return -1;
+    return row_all(&file_row, &query, arena, out, out_count, err);
 }

@@ -15,6 +15,7 @@ struct store_browser_session {
     struct str metadata; /* JSON, an object; "" = none */
     bool keep_alive;     /* it goes on when its client leaves */
     bool persist;        /* it is the one that writes to its context */
+    bool wants_log, wants_record;
     int64_t created_at_us, updated_at_us, expires_at_us;
     int64_t ended_at_us; /* 0 = not yet */
 };
@@ -69,3 +70,28 @@ int store_browser_extension_find(struct store *store, struct str team_id, struct
                                  struct error *err);
 int store_browser_extension_delete(struct store *store, struct str team_id, struct str id,
                                    struct error *err);
+
+/* A file of a browser that a team keeps on the host's disk. */
+struct store_browser_file {
+    struct str id;   /* of the session or extension */
+    struct str kind; /* log, record, zip */
+    struct str team_id;
+    int64_t bytes, made_at_us;
+};
+
+/* Replaces one of the same id and kind. */
+int store_browser_file_put(struct store *store, const struct store_browser_file *file,
+                           struct error *err);
+int store_browser_file_delete(struct store *store, struct str id, struct str kind,
+                              struct error *err);
+/* At most `max` notes (log, record) made before a time. */
+int store_browser_file_old(struct store *store, int64_t before_us, size_t max, struct arena *arena,
+                           struct store_browser_file **out, size_t *out_count, struct error *err);
+/* Extensions' files whose extension is not there: the server ended while it was made or deleted. */
+int store_browser_file_orphans(struct store *store, struct arena *arena,
+                               struct store_browser_file **out, size_t *out_count,
+                               struct error *err);
+/* Extensions without a file's row, as older servers made them; bytes are 0. */
+int store_browser_file_missing(struct store *store, struct arena *arena,
+                               struct store_browser_file **out, size_t *out_count,
+                               struct error *err);

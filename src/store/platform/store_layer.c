@@ -100,7 +100,8 @@ int store_team_kept(struct store *store, struct str team_id, struct store_kept *
                    "SELECT (SELECT count(*) FROM volumes WHERE team_id = ?1),"
                    " (SELECT coalesce(sum(bytes), 0) FROM layers WHERE team_id = ?1"
                    " AND EXISTS (SELECT 1 FROM layer_uses WHERE layer = name)),"
-                   " (SELECT coalesce(sum(bytes), 0) FROM build_files WHERE team_id = ?1)",
+                   " (SELECT coalesce(sum(bytes), 0) FROM build_files WHERE team_id = ?1),"
+                   " (SELECT coalesce(sum(bytes), 0) FROM browser_files WHERE team_id = ?1)",
                    err) < 0)
         return -1;
     bind_text(&query, team_id);
@@ -108,7 +109,7 @@ int store_team_kept(struct store *store, struct str team_id, struct store_kept *
         return -1;
     *out = (struct store_kept){.volumes = query_int(&query, 0),
                                .layer_bytes = query_int(&query, 1),
-                               .file_bytes = query_int(&query, 2)};
+                               .file_bytes = query_int(&query, 2) + query_int(&query, 3)};
     return 0;
 }
 
