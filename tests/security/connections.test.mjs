@@ -72,6 +72,48 @@ test('streams that five addresses leave unread give their place to others', asyn
   }
 })
 
+test('unread streams go before idle connections of addresses that have fewer', async () => {
+  const attackers = ['198.51.100.21', '198.51.100.22', '198.51.100.23']
+  const others = ['198.51.100.31', '198.51.100.32']
+  for (const address of [...attackers, ...others]) execFileSync('ip', ['address', 'add', `${address}/32`, 'dev', 'lo'])
+  const connections = []
+  const idle = []
+  const keep = async (localAddress) => {
+    const socket = net.connect({ host: '198.51.100.2', port: server.port, localAddress })
+    socket.received = ''
+    socket.on('data', (chunk) => (socket.received += chunk))
+    socket.on('error', () => {})
+    socket.on('close', () => (socket.over = true))
+    socket.write('GET /health HTTP/1.1\r\nHost: x\r\n\r\n')
+    idle.push(socket)
+    await eventually('an answer', () => socket.received.includes('\r\n\r\n') || socket.over)
+    assert.match(socket.received, /^HTTP\/1\.1 20/)
+  }
+  const lost = () => idle.filter((one) => one.over).length
+  const unread = async () => {
+    for (const localAddress of attackers) {
+      const connection = await RawHttp2.open({ host: '198.51.100.2', port: server.port, localAddress }, { window: 0 })
+      connections.push(connection)
+      connection.ask(get('/health'), 20) // which take the 20 places that one address may have
+    }
+  }
+  try {
+    for (let i = 0; i < 8; i++) await keep(others[0])
+    await unread()
+    // 8 and three times 20 are more than 64: the last ones find no place, and take none of who has fewer.
+    await eventually('all places are taken', () => connections.every((one) => one.over || one.statuses.size + one.resets.size >= 20))
+    assert.equal(lost(), 0, 'whoever has many places takes none of others')
+    await new Promise((done) => setTimeout(done, 1200)) // unread responses may be ended after a second
+    for (let i = 0; i < 6; i++) {
+      await keep(others[1])
+      assert.equal(lost(), 0, `the connection ${i} took the place of an idle one`)
+    }
+  } finally {
+    for (const connection of connections) connection.close()
+    for (const socket of idle) socket.destroy()
+  }
+})
+
 // Whoever knows an id may open its ports: those of one sandbox are not all that there are.
 test('one sandbox has its share of requests and tunnels, others do not notice', async () => {
   const sdk = await loadSdk(server)

@@ -9,7 +9,8 @@
  *
  * When there are as many connections as there may be, a new one takes the place of one that was answered and is not
  * closed by its client, or else of the one that has been waiting longest for a request, or else for the rest of a head, or else of the answer (a stream, or a connection)
- * that its client has not taken for longest: one that works is never cut for it.
+ * that its client has not taken for longest: one that works is never cut for it. An address with many places loses
+ * such answers before others lose connections that wait for a request, and gets no place of who has fewer.
  *
  * The server's memory is given back with its last libuv handle and its last connection. */
 #include "protocol/http/http_server.h"
@@ -37,7 +38,10 @@ enum {
     TICK_MIN_MS = 10,
     TICK_MAX_MS = 1000,
     EVICT_WAITING_MS = 1000, /* an answer that is not taken for so long may be ended for others */
-    EVICT_LOOKS = 16,        /* at those that wait longest, for one without a request on its way */
+    EVICT_LOOKS = 16,        /* at those that wait longest, for one that may go */
+    EVICT_MANY = 16,         /* places of an address that is not greedy yet */
+    EVICT_UNREAD_LOOKS =
+        256, /* at answers that nobody takes: the oldest may be of addresses that are not greedy */
 };
 
 void http_server_unref(struct http_server *server)
@@ -252,7 +256,29 @@ static bool is_waiting(const struct http_conn *conn, enum conn_timer kind)
     return (conn->state == CONN_HEAD || kind == CONN_TIMER_IDLE) && !has_input(conn);
 }
 
-static bool evict_of(struct http_server *server, enum conn_timer kind)
+/* Connections and streams of an address, on all loops; loopback is not counted. */
+static size_t places_of(struct http_server *server, struct http_address address)
+{
+    return server->config.addresses && address.len
+               ? shares_held_by(server->config.addresses, str_n(address.bytes, address.len))
+               : 0;
+}
+
+static bool same_address(const struct http_conn *a, const struct http_conn *b)
+{
+    return a->address.len && a->address.len == b->address.len &&
+           memcmp(a->address.bytes, b->address.bytes, a->address.len) == 0;
+}
+
+/* Who has many places does not displace who has fewer. */
+static bool is_greedy(size_t who, size_t other)
+{
+    return who > EVICT_MANY && who > other;
+}
+
+/* newcomer: the places of whom it would make room for. */
+static struct http_conn *find_waiting(struct http_server *server, enum conn_timer kind,
+                                      size_t newcomer)
 {
     struct list *node = server->timers[kind].next;
 
@@ -260,40 +286,74 @@ static bool evict_of(struct http_server *server, enum conn_timer kind)
         struct conn_timer_link *link = container_of(node, struct conn_timer_link, link);
         struct http_conn *conn = link->conn;
 
-        if (!conn || conn->busy || !is_waiting(conn, kind))
-            continue;
+        if (conn && !conn->busy && is_waiting(conn, kind) &&
+            !is_greedy(newcomer, places_of(server, conn->address)))
+            return conn;
+    }
+    return NULL;
+}
+
+static bool evict_of(struct http_server *server, enum conn_timer kind, size_t newcomer)
+{
+    struct http_conn *conn = find_waiting(server, kind, newcomer);
+
+    if (conn)
         http_conn_close(conn);
+    return conn != NULL;
+}
+
+/* The answer that its client has not taken for longest: a stream, or a whole connection. What it holds is free once
+ * this turn of the loop is over. idle: NULL, or the connection that would go otherwise: then only an answer of an
+ * address that is greedy beside it. */
+static bool evict_unread(struct http_server *server, const struct http_conn *idle, size_t newcomer)
+{
+    uint64_t now = uv_now(loop_uv(server->loop));
+    size_t places = 0, idle_places = idle ? places_of(server, idle->address) : 0;
+    const struct http_conn *last = NULL;
+    struct list *node = server->timers[CONN_TIMER_WRITE].next;
+
+    for (int i = 0; i < EVICT_UNREAD_LOOKS && node != &server->timers[CONN_TIMER_WRITE];
+         i++, node = node->next) {
+        struct conn_timer_link *link = container_of(node, struct conn_timer_link, link);
+        const struct http_conn *conn = link->hold->conn;
+
+        if (now - link->since < EVICT_WAITING_MS)
+            return false;
+        if (!last || (conn != last && !same_address(conn, last)))
+            places = places_of(server, conn->address);
+        last = conn;
+        if (idle ? !is_greedy(places, idle_places) : is_greedy(newcomer, places))
+            continue;
+        http_server_end_waiting(link);
         return true;
     }
     return false;
 }
 
-/* The answer that its client has not taken for longest: a stream, or a whole connection. What it holds is free once
- * this turn of the loop is over. */
-static bool evict_waiting(struct http_server *server)
+/* Instead of a connection that waits for a request. */
+static bool evict_greedy(struct http_server *server)
 {
-    struct conn_timer_link *link;
+    const struct http_conn *idle = find_waiting(server, CONN_TIMER_IDLE, 0);
 
-    if (list_empty(&server->timers[CONN_TIMER_WRITE]))
-        return false;
-    link = container_of(server->timers[CONN_TIMER_WRITE].next, struct conn_timer_link, link);
-    if (uv_now(loop_uv(server->loop)) - link->since < EVICT_WAITING_MS)
-        return false;
-    http_server_end_waiting(link);
-    return true;
+    if (!idle)
+        idle = find_waiting(server, CONN_TIMER_HEAD, 0);
+    return idle && evict_unread(server, idle, 0);
 }
 
-static bool evict(struct http_server *server)
+static bool evict(struct http_server *server, struct http_address address)
 {
-    return evict_of(server, CONN_TIMER_LINGER) || evict_of(server, CONN_TIMER_IDLE) ||
-           evict_of(server, CONN_TIMER_HEAD) || evict_waiting(server);
+    size_t newcomer = places_of(server, address);
+
+    return evict_of(server, CONN_TIMER_LINGER, 0) || evict_greedy(server) ||
+           evict_of(server, CONN_TIMER_IDLE, newcomer) ||
+           evict_of(server, CONN_TIMER_HEAD, newcomer) || evict_unread(server, NULL, newcomer);
 }
 
 bool http_server_carry(struct http_server *server, struct http_address address)
 {
     if (!count(server, &address))
         return false;
-    if (is_full(server) && !evict(server)) {
+    if (is_full(server) && !evict(server, address)) {
         http_server_forget(server, &address);
         return false;
     }
@@ -305,12 +365,6 @@ void http_server_carried(struct http_server *server, struct http_address address
 {
     server->carried--;
     http_server_forget(server, &address);
-}
-
-static bool same_address(const struct http_conn *a, const struct http_conn *b)
-{
-    return a->address.len && a->address.len == b->address.len &&
-           memcmp(a->address.bytes, b->address.bytes, a->address.len) == 0;
 }
 
 void http_server_opening(struct http_conn *conn)
@@ -370,7 +424,7 @@ static void take_connection(struct http_server *server, int fd, const struct soc
 
     if (!count(server, &address))
         refusal = "too many connections from your address";
-    else if (is_full(server) && !evict(server))
+    else if (is_full(server) && !evict(server, address))
         refusal = "too many connections";
     if (!refusal || server->refused < REFUSED_MAX) {
         http_conn_open(server, fd, &address, refusal);
@@ -395,7 +449,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
             accept4(listener->fd, (struct sockaddr *)&peer, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-            if (evict(server))
+            if (evict(server, (struct http_address){0}))
                 continue;
             refuse_waiting(listener);
             return;

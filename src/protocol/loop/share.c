@@ -117,6 +117,18 @@ void shares_give(struct shares *shares, struct str owner, size_t amount)
     uv_mutex_unlock(&shares->lock);
 }
 
+size_t shares_held_by(struct shares *shares, struct str owner)
+{
+    const struct share *share;
+    size_t held;
+
+    uv_mutex_lock(&shares->lock);
+    share = map_get(&shares->owners, owner);
+    held = share ? share->held : 0;
+    uv_mutex_unlock(&shares->lock);
+    return held;
+}
+
 size_t shares_held(struct shares *shares)
 {
     size_t held;

@@ -30,8 +30,9 @@ void shares_free(struct shares *shares);
 enum share_answer { SHARE_TAKEN, SHARE_OWN_FULL, SHARE_ALL_FULL };
 enum share_answer shares_take(struct shares *shares, struct str owner, size_t amount);
 void shares_give(struct shares *shares, struct str owner, size_t amount);
-/* Held by all together. */
+/* Held by all together, and by one owner. */
 size_t shares_held(struct shares *shares);
+size_t shares_held_by(struct shares *shares, struct str owner);
 
 struct share_seat {
     struct loop *loop;
