@@ -45,6 +45,7 @@ struct http_budget {
     struct http_load all;
     size_t connection_max, address_max, owner_max;
     _Atomic uint64_t ended;
+    atomic_size_t made; /* bytes of large bodies since memory was given back for them */
     struct workers *workers;
     struct work trim;
     atomic_bool flooded;  /* much was held; what is free again is to be given back */
@@ -375,6 +376,18 @@ void http_budget_flooded(struct http_server *server)
 {
     if (server->config.budget)
         flood(server->config.budget);
+}
+
+/* Making many large bodies leaves as much free memory behind as holding them, also when the kernel took them at once. */
+void http_budget_made(struct http_server *server, size_t bytes)
+{
+    struct http_budget *budget = server->config.budget;
+
+    if (!budget || bytes < STEP ||
+        atomic_fetch_add_explicit(&budget->made, bytes, memory_order_relaxed) < budget->all.max)
+        return;
+    atomic_store_explicit(&budget->made, 0, memory_order_relaxed);
+    atomic_store(&budget->flooded, true);
 }
 
 bool http_budget_tick(struct http_server *server)

@@ -215,6 +215,8 @@ static inline void http_hold_set(struct http_hold *hold, size_t memory)
 }
 /* Much memory was taken by something that is not counted here, and is to be given back once it is over. */
 void http_budget_flooded(struct http_server *server);
+/* A body of so many bytes was made, whether or not it ever waits. */
+void http_budget_made(struct http_server *server, size_t bytes);
 /* A few times per timeout: gives memory back when a flood is over. True while that is to be done. */
 bool http_budget_tick(struct http_server *server);
 /* May a handler be started for a request on it? */

@@ -219,6 +219,7 @@ void http_reply_static(struct http_exchange *ex, int status, const struct http_h
 void http_reply_owned(struct http_exchange *ex, int status, const struct http_header *headers,
                       size_t count, char *body_consume, size_t len)
 {
+    http_budget_made(ex->server, len);
     if (can_begin(ex))
         reply(ex, status, headers, count, str_n(body_consume, len), HTTP_OWNED);
     else
