@@ -12,9 +12,15 @@ export function TerminalCard({ kind, id }) {
   useEffect(() => {
     let end = null
     let gone = false
-    place.current.scrollIntoView({ block: 'nearest' })
+    // Once more when it is connected: what is above it may have grown meanwhile.
+    const show = () => place.current?.scrollIntoView({ block: 'nearest' })
+    const say = (word) => {
+      setStatus(word)
+      if (word === 'connected') show()
+    }
+    show()
     import('../terminal.js').then(({ openTerminal }) => {
-      if (!gone) end = openTerminal(place.current, kind, id, { user, say: setStatus })
+      if (!gone) end = openTerminal(place.current, kind, id, { user, say })
     })
     return () => {
       gone = true

@@ -387,7 +387,7 @@ void http_budget_made(struct http_server *server, size_t bytes)
         atomic_fetch_add_explicit(&budget->made, bytes, memory_order_relaxed) < budget->all.max)
         return;
     atomic_store_explicit(&budget->made, 0, memory_order_relaxed);
-    atomic_store(&budget->flooded, true);
+    flood(budget);
 }
 
 bool http_budget_tick(struct http_server *server)
