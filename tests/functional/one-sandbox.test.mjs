@@ -33,6 +33,12 @@ const quicksand = (...args) => {
   return Object.assign(running.then(({ stdout, stderr }) => ({ code: 0, stdout, stderr }), (error) => error), { child: running.child })
 }
 
+const parsed = async (...args) => {
+  const { code, stdout, stderr } = await quicksand(...args)
+  assert.equal(code, 0, `quicksand ${args.join(' ')}: ${stderr}`)
+  return JSON.parse(stdout)
+}
+
 test('one that is killed through the other API is killed, frees its place and costs nothing more', async () => {
   const box = await one.create()
   const second = await one.create()
@@ -133,10 +139,10 @@ test('one made by an SDK is in the same list, with the same id and shape, and ev
   assert.equal((await there.commands.run('echo both')).stdout, 'both\n')
 
   // Every command.
-  const rows = JSON.parse((await quicksand('ls', '--json')).stdout)
+  const rows = await parsed('ls', '--json')
   assert.deepEqual(Object.keys(rows[0]), Object.keys(rows[1]))
   assert.deepEqual(new Set(rows.map((row) => row.id)), new Set([id, mine.id]))
-  assert.equal(JSON.parse((await quicksand('show', '--json', id)).stdout).id, id)
+  assert.equal((await parsed('show', '--json', id)).id, id)
   assert.match((await quicksand('url', id, '8000')).stdout, new RegExp(`8000-${id}`))
   assert.equal((await quicksand('exec', id, '--', 'echo', 'cli')).stdout, 'cli\n')
   assert.match((await quicksand('job', 'start', id, '--', 'true')).stdout, /^job_/)
