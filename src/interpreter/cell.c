@@ -13,8 +13,8 @@
 
 enum {
     FLUSH_MS = 50,
-    /* The begin of a line is told after such a silence: a print() makes two writes of it, and the processor may be another's in
-     * between, as it is for most of 100 ms when a sandbox has used up its share. */
+    /* The begin of a line is sent after such a silence. A print() makes two writes, and between them the processor may be busy
+     * with others: for most of 100 ms when a sandbox has used up its share. */
     SILENT_MS = 200,
     UNENDED_MS = 250, /* and in any case after this */
     KEEPALIVE_MS = 5000,

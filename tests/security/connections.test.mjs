@@ -102,7 +102,7 @@ test('unread streams go before idle connections of addresses that have fewer', a
     await unread()
     // 8 and three times 20 are more than 64: the last ones find no place, and take none of who has fewer.
     await eventually('all places are taken', () => connections.every((one) => one.over || one.statuses.size + one.resets.size >= 20))
-    assert.equal(lost(), 0, 'whoever has many places takes none of others')
+    assert.equal(lost(), 0, 'an address with many places takes none from the others')
     await new Promise((done) => setTimeout(done, 1200)) // unread responses may be ended after a second
     for (let i = 0; i < 6; i++) {
       await keep(others[1])

@@ -29,8 +29,8 @@ struct setup {
 void setup_read(struct str text, struct arena *arena, struct setup *out);
 void setup_of_template(const struct store_template *template, struct arena *arena,
                        struct setup *out);
-/* Sets ready and the ports by a ready command as templates have it: that of EXPOSE is a list of ports, and the "true" that
- * Dockerfiles with CMD alone had in earlier versions is none. */
+/* Sets ready and the ports from the ready command of a template. The one that EXPOSE makes becomes a list of ports. The "true"
+ * that earlier versions wrote for a Dockerfile with CMD alone counts as no ready command. */
 void setup_set_ready(struct setup *setup, struct str ready);
 /* "port 80 or port 8000", "a port". */
 const char *setup_ports_text(const struct setup *setup, struct arena *arena);

@@ -1,4 +1,4 @@
-/* Rows in 'creating': whoever works on one may take as long as it wants, and one that nobody works on is ended. Time is
+/* Rows in 'creating': a maker may work as long as it needs, and a row that nobody works on is ended. Time is
  * moved by clock_test_pass(). */
 #include "base/cleanup.h"
 #include "base/clock.h"
