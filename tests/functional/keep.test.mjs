@@ -152,7 +152,7 @@ describe('a key', () => {
     assert.equal(again.previous.files, 'gone')
     assert.match(again.previous.reason, /expireAfterSeconds/)
     const next = lived()
-    assert.match(next.stderr, new RegExp(`created on .*\n.*warning: the files of the previous sandbox with key 'lived' \\(${mortal}\\) are gone, since 20.*: max lifetime\n`))
+    assert.match(next.stderr, new RegExp(`created on .*\n.*warning: the files of the previous sandbox with key 'lived' \\(${mortal}\\) are gone, since 20.*: older than its lifecycle\\.maxLifetimeSeconds\n`))
     await one.remove(again.id)
     await one.remove(next.stdout.trim())
   })

@@ -91,11 +91,17 @@ TEST(expire_after_deletes_what_nobody_used_for_so_long)
     struct runtime_ensure one = {.key = STR("one"), .overrides = {.lifecycle = lifecycle}};
     struct runtime_ensure two = {.key = STR("two"), .overrides = {.lifecycle = lifecycle}};
     struct runtime_sandbox first, second, again;
+    struct runtime_snapshot snapshot;
 
     work_open(&env, NULL, work_quick);
     first = ensure(&env, &one, TIER_CREATED, &arena);
     second = ensure(&env, &two, TIER_CREATED, &arena);
     CHECK_INT(first.expire_s, 7200);
+    /* An old snapshot does not come back in the place of what was deleted. */
+    OK(runtime_snapshot_create(env.core.runtime, &env.core.caller, first.id, STR_NONE, 0, &arena,
+                               &snapshot, &err));
+    OK(runtime_snapshot_create(env.core.runtime, &env.core.caller, second.id, STR_NONE, 0, &arena,
+                               &snapshot, &err));
     pause_it(&env, first.id);
     pause_it(&env, second.id);
     clock_test_pass(7100 * INT64_C(1000000));
@@ -114,7 +120,11 @@ TEST(expire_after_deletes_what_nobody_used_for_so_long)
     CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 2);
     CHECK(work_event_has(&env, "sandbox.killed", "expired"));
     FAILS(runtime_sandbox_resume(env.core.runtime, &env.core.caller, second.id, &err),
-          ERROR_NOT_FOUND, "expired");
+          ERROR_NOT_FOUND, "expireAfterSeconds");
+    again = ensure(&env, &two, TIER_CREATED, &arena);
+    CHECK(str_find_str(again.previous.reason, STR("expireAfterSeconds")) >= 0);
+    OK(runtime_snapshot_get(env.core.runtime, &env.core.caller, snapshot.id, &arena, &snapshot,
+                            &err));
 }
 
 TEST(max_lifetime_ends_a_key_and_says_so)
@@ -133,7 +143,7 @@ TEST(max_lifetime_ends_a_key_and_says_so)
     second = ensure(&env, &request, TIER_CREATED, &arena);
     CHECK(!str_eq(second.id, first.id));
     CHECK(str_eq(second.previous.id, first.id));
-    CHECK_STR(second.previous.reason, "max lifetime");
+    CHECK_STR(second.previous.reason, "older than its lifecycle.maxLifetimeSeconds");
     CHECK(!second.previous.kept);
     CHECK(!ensure(&env, &request, TIER_RESUMED, &arena).previous.id.p);
 }

@@ -451,24 +451,16 @@ static int take_over(struct ensure *ensure, struct error *err)
     return restore_or_create(ensure, err);
 }
 
-/* The time of the sandbox is over. What expireAfterSeconds ended comes back from its newest snapshot, if it has one;
- * after maxLifetimeSeconds the key begins anew, because the row's lifetime is used up. */
+/* The time of the sandbox is over: its key begins anew. Its snapshots stay. */
 static int end_time(struct ensure *ensure, const char *reason, struct error *err)
 {
     struct store_runtime_sandbox *row = &ensure->row;
     struct backend *backend = NULL;
 
-    if (runtime_row_backend(ensure->runtime, ensure->caller, row, &backend, err) < 0)
-        return -1;
-    if (strcmp(reason, "expired") != 0)
-        return runtime_row_kill(ensure->runtime, ensure->caller, backend, row, reason, err) < 0
-                   ? -1
-                   : AGAIN;
-    if (machine_kill(ensure->runtime, backend, row, err) < 0)
-        return -1;
-    runtime_row_expired(ensure->runtime, ensure->caller, row);
-    row->error = STR("unused for longer than its lifecycle.expireAfterSeconds");
-    return restore_or_create(ensure, err);
+    return runtime_row_backend(ensure->runtime, ensure->caller, row, &backend, err) < 0 ||
+                   runtime_row_kill(ensure->runtime, ensure->caller, backend, row, reason, err) < 0
+               ? -1
+               : AGAIN;
 }
 
 static int resume(struct ensure *ensure, struct error *err)

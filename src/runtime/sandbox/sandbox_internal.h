@@ -121,9 +121,6 @@ bool runtime_row_ended(struct runtime *runtime, const struct runtime_caller *cal
  * the engine here is still ending it and will tell. */
 bool runtime_row_gone(struct runtime *runtime, const struct runtime_caller *caller,
                       const struct store_runtime_sandbox *row, const char *why);
-/* We have ended its machine, because expireAfterSeconds were over. */
-void runtime_row_expired(struct runtime *runtime, const struct runtime_caller *caller,
-                         const struct store_runtime_sandbox *row);
 /* Its machine, and destroyed_at is set. */
 int runtime_row_kill(struct runtime *runtime, const struct runtime_caller *caller,
                      struct backend *backend, const struct store_runtime_sandbox *row,

@@ -316,29 +316,18 @@ static void tell_gone(struct runtime *runtime, const struct runtime_caller *call
     runtime_usage_tell(runtime, caller, row->id);
 }
 
-static bool gone(struct runtime *runtime, const struct runtime_caller *caller,
-                 const struct store_runtime_sandbox *row, const char *why)
+bool runtime_row_gone(struct runtime *runtime, const struct runtime_caller *caller,
+                      const struct store_runtime_sandbox *row, const char *why)
 {
     int64_t at_us = ended_at(row);
+    bool changed = false;
 
+    if (runtime_follow_end(runtime, row, &changed))
+        return changed;
     if (!seen(runtime, row, state_of_gone(row), why, at_us))
         return false;
     tell_gone(runtime, caller, row, "gone", why, at_us);
     return true;
-}
-
-bool runtime_row_gone(struct runtime *runtime, const struct runtime_caller *caller,
-                      const struct store_runtime_sandbox *row, const char *why)
-{
-    bool changed = false;
-
-    return runtime_follow_end(runtime, row, &changed) ? changed : gone(runtime, caller, row, why);
-}
-
-void runtime_row_expired(struct runtime *runtime, const struct runtime_caller *caller,
-                         const struct store_runtime_sandbox *row)
-{
-    (void)gone(runtime, caller, row, "unused for longer than its lifecycle.expireAfterSeconds");
 }
 
 static bool told(struct runtime *runtime, const struct store_runtime_sandbox *row,
@@ -408,6 +397,15 @@ static void mark_killed(struct runtime *runtime, const struct runtime_caller *ca
         runtime_usage_tell(runtime, caller, row->id);
 }
 
+/* For people: which setting ended it. */
+static const char *setting_of(const char *reason)
+{
+    return strcmp(reason, "expired") == 0
+               ? "unused for longer than its lifecycle.expireAfterSeconds"
+           : strcmp(reason, "max lifetime") == 0 ? "older than its lifecycle.maxLifetimeSeconds"
+                                                 : NULL;
+}
+
 int runtime_row_kill(struct runtime *runtime, const struct runtime_caller *caller,
                      struct backend *backend, const struct store_runtime_sandbox *row,
                      const char *reason, struct error *err)
@@ -417,7 +415,7 @@ int runtime_row_kill(struct runtime *runtime, const struct runtime_caller *calle
 
     if (machine_kill(runtime, backend, row, err) < 0)
         return -1;
-    mark_killed(runtime, caller, row, reason, NULL);
+    mark_killed(runtime, caller, row, reason, setting_of(reason));
     /* It may have been given another machine meanwhile; from now on it gets none. */
     if (store_runtime_sandbox_get(runtime->config.store, row->team_id, row->id, &arena, &now, err) <
             0 ||
