@@ -109,15 +109,15 @@ TEST(expire_after_deletes_what_nobody_used_for_so_long)
     CHECK(str_eq(ensure(&env, &one, TIER_RESUMED, &arena).id, first.id));
     pause_it(&env, first.id);
     clock_test_pass(7300 * INT64_C(1000000));
-    /* One is found out when somebody asks for it again, the other by the clean-up. */
+    /* One is found out when somebody asks for it again, the other by the clean-up, unless the clean-up of the runtime's own
+     * timer, which sees the new time, was there first. */
     again = ensure(&env, &one, TIER_CREATED, &arena);
     CHECK(!str_eq(again.id, first.id));
     CHECK(str_eq(again.previous.id, first.id));
     CHECK(!again.previous.kept);
     CHECK(str_find_str(again.previous.reason, STR("expireAfterSeconds")) >= 0);
-    CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 1);
     clean_up(&env);
-    CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 2);
+    CHECK_INT(work_events(&env, "sandbox.killed"), 2);
     CHECK(work_event_has(&env, "sandbox.killed", "expired"));
     FAILS(runtime_sandbox_resume(env.core.runtime, &env.core.caller, second.id, &err),
           ERROR_NOT_FOUND, "expireAfterSeconds");
@@ -236,7 +236,7 @@ TEST(retention_announces_a_deletion_a_day_before)
     CHECK_INT(work_events(&env, "sandbox.expiring"), 2);
     CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 0);
     pass_days(&env, 2);
-    CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 1);
+    CHECK_INT(work_events(&env, "sandbox.killed"), 1);
     CHECK(work_event_has(&env, "sandbox.killed", "retention"));
     CHECK(str_eq(work_ensure(&env, "used", TIER_RESUMED, &arena).id, used.id));
     CHECK_STR(work_ensure(&env, "unused", TIER_CREATED, &arena).previous.reason, "retention");
@@ -258,7 +258,7 @@ TEST(retention_gives_notice_also_when_it_is_overdue)
     CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 0);
     clock_test_pass(DAY_US / 2);
     clean_up(&env);
-    CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 1);
+    CHECK_INT(work_events(&env, "sandbox.killed"), 1);
 }
 
 TEST(snapshots_expire_only_when_that_was_asked_for)
