@@ -39,9 +39,9 @@ void browser_file_path(const struct browsers *all, enum browser_file kind, struc
 /* Charged to the team. ERROR_QUOTA, ERROR_NO_SPACE. */
 int browser_file_keep(struct browsers *all, enum browser_file kind, struct str team_id,
                       struct str id, struct str bytes, struct error *err);
-/* Also when there is none. */
+/* Deletes the file and then its row. A missing file is no error. */
 void browser_file_drop(struct browsers *all, enum browser_file kind, struct str id);
-/* Notes that are old go. */
+/* Deletes notes that are more than a week old. */
 void browser_files_prune(struct browsers *all);
 /* At the start: drops what a crash left of extensions, and counts those that older servers kept without counting them. */
 void browser_files_settle(struct browsers *all);

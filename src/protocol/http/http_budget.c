@@ -378,7 +378,7 @@ void http_budget_flooded(struct http_server *server)
         flood(server->config.budget);
 }
 
-/* Making many large bodies leaves as much free memory behind as holding them, also when the kernel took them at once. */
+/* malloc() keeps as much free memory after many large bodies that the kernel took at once as after bodies that waited. */
 void http_budget_made(struct http_server *server, size_t bytes)
 {
     struct http_budget *budget = server->config.budget;

@@ -7,10 +7,11 @@
  * The prepare handle advances the connections that handlers touched from outside their own
  * callbacks (see http_conn.c).
  *
- * When there are as many connections as there may be, a new one takes the place of one that was answered and is not
- * closed by its client, or else of the one that has been waiting longest for a request, or else for the rest of a head, or else of the answer (a stream, or a connection)
- * that its client has not taken for longest: one that works is never cut for it. An address with many places loses
- * such answers before others lose connections that wait for a request, and gets no place of who has fewer.
+ * When there are as many connections as there may be, a new one takes the place of the first of these that there is: one
+ * that was answered and that its client does not close; the one that has waited longest for a request; the one that has
+ * waited longest for the rest of a head; the answer (a stream, or a connection) that its client has not taken for longest.
+ * A connection that works is never cut for a new one. An address with many places loses its unread answers before others
+ * lose connections that wait for a request, and takes no place of an address with fewer.
  *
  * The server's memory is given back with its last libuv handle and its last connection. */
 #include "protocol/http/http_server.h"
@@ -270,13 +271,13 @@ static bool same_address(const struct http_conn *a, const struct http_conn *b)
            memcmp(a->address.bytes, b->address.bytes, a->address.len) == 0;
 }
 
-/* Who has many places does not displace who has fewer. */
+/* An address with many places takes none of an address with fewer. */
 static bool is_greedy(size_t who, size_t other)
 {
     return who > EVICT_MANY && who > other;
 }
 
-/* newcomer: the places of whom it would make room for. */
+/* newcomer: how many places the address has that wants one. */
 static struct http_conn *find_waiting(struct http_server *server, enum conn_timer kind,
                                       size_t newcomer)
 {
