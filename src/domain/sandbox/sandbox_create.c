@@ -128,7 +128,7 @@ static int make_box(struct sandboxes *all, const struct plan *plan, const char *
     if (has_address)
         egress_begin(all, plan->team_id, id, warm->address, &spec.network, plan->network);
     if (start_box(all, &spec, warm, &info, err) < 0)
-        return -1;
+        return space_explain(err);
     if (!has_address)
         egress_begin(all, plan->team_id, id, info.address, &spec.network, plan->network);
     return egress_end(all, plan->team_id, id, &spec.network, plan->network, err);

@@ -547,6 +547,8 @@ bool space_of(struct sandboxes *all, struct engine_space *out);
 bool space_last(struct sandboxes *all, struct engine_space *out);
 /* ERROR_NO_SPACE when the disk has no room for one more. */
 int space_check(struct sandboxes *all, struct error *err);
+/* Adds to an ERROR_NO_SPACE of the engine what the user can do; leaves other errors alone. Returns -1. */
+int space_explain(struct error *err);
 
 /* ---- sandbox_keeper.c ---- */
 

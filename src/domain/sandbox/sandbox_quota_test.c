@@ -256,3 +256,25 @@ TEST(a_full_disk)
     clock_test_pass(300000);
     OK(env_create(&env, b, &err));
 }
+
+/* It fills up between two questions to the engine. */
+TEST(a_disk_that_fills_up_while_a_box_starts)
+{
+    auto_env struct env env;
+    char a[ID_SIZE], b[ID_SIZE];
+    struct error why;
+
+    env_open(&env, 0);
+    OK(env_create(&env, a, &err));
+    OK(sandbox_pause(env.all, TEAM, str_of(a), &(struct sandbox_pause){.disk_only = true}, &err));
+    engine_fake_full(env.engine, true);
+    CHECK(env_create(&env, b, &why) < 0);
+    CHECK_INT(why.code, ERROR_NO_SPACE);
+    CHECK(strstr(why.message, "the disk is full: ") && strstr(why.message, "delete sandboxes"));
+    CHECK(strstr(why.message, "No space left on device"));
+    CHECK(resume(&env, a, &why) < 0);
+    CHECK_INT(why.code, ERROR_NO_SPACE);
+    CHECK(strstr(why.message, "the disk is full: ") && strstr(why.message, "delete sandboxes"));
+    engine_fake_full(env.engine, false);
+    OK(resume(&env, a, &err));
+}

@@ -84,7 +84,7 @@ static int start_from_files(struct sandboxes *all, struct box_spec *spec, struct
             return 0;
         log_warn("sandbox", "id=%s: %s, starting another box", spec->id, err->message);
     }
-    return all->engine->ops->start(all->engine, spec, out, err);
+    return all->engine->ops->start(all->engine, spec, out, err) < 0 ? space_explain(err) : 0;
 }
 
 static int boot(struct sandboxes *all, struct sandbox *sandbox, const struct store_sandbox *row,

@@ -1,9 +1,12 @@
 /* Room for one more? The engine is asked at most every ASK_US, whoever asks. A sandbox made on a disk
  * that is full could write nothing, and would take from those that run what little they have. */
+#include <errno.h>
 #include <inttypes.h>
 
 #include "base/clock.h"
 #include "domain/sandbox/sandbox_internal.h"
+
+#define FREE_SPACE "delete sandboxes, snapshots or volumes, or free space on that disk"
 
 enum { ASK_US = 250000 };
 
@@ -46,7 +49,19 @@ int space_check(struct sandboxes *all, struct error *err)
         return 0;
     return error_set(err, ERROR_NO_SPACE,
                      "the disk is full: %" PRIu64 " MiB are left for sandboxes, %" PRIu64
-                     " MiB on the data directory's file system; delete sandboxes, snapshots or "
-                     "volumes, or free space there",
+                     " MiB on the data directory's file system; " FREE_SPACE,
                      space.pool_free >> 20, space.host_free >> 20);
+}
+
+/* The disk can fill up after space_check(): the engine then reports a bare ENOSPC. EDQUOT comes from the sandbox's
+ * own limit, which has nothing to do with the other sandboxes. */
+int space_explain(struct error *err)
+{
+    struct error cause = *err;
+
+    if (cause.code != ERROR_NO_SPACE || cause.errnum == EDQUOT)
+        return -1;
+    (void)error_set(err, ERROR_NO_SPACE, "the disk is full: %.160s; " FREE_SPACE, cause.message);
+    err->errnum = cause.errnum;
+    return -1;
 }

@@ -163,6 +163,8 @@ static int fake_start(struct engine *engine, const struct box_spec *spec, struct
 
     if (fake_must_fail(fake))
         return error_set(err, ERROR_INTERNAL, "fake engine: start fails");
+    if (fake->full)
+        return error_set_errno(err, ENOSPC, "fake engine: start box '%s'", spec->id);
     if (spec->engine != ENGINE_NATIVE)
         return error_set(err, ERROR_INVALID, "fake engine: no engine of kind %u", spec->engine);
     fake_sleep(fake, &fake->start_ms);
