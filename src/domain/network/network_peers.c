@@ -58,12 +58,22 @@ int network_peers_read(const json_t *network, struct arena *arena, struct networ
     if (json_read(peers_fields, peers, &body, err) < 0)
         return error_prefix(err, "'network.peers'");
     if (check_label(body.network, "network", err) < 0 ||
-        (body.name.len && check_label(body.name, "name", err) < 0))
+        network_peers_check(&(struct network_peers){body.network, body.name}, err) < 0)
         return -1;
     out->network = arena_str(arena, body.network);
     if (body.name.len)
         out->name = arena_str(arena, body.name);
     return 0;
+}
+
+int network_peers_check(const struct network_peers *peers, struct error *err)
+{
+    if (!peers->network.len)
+        return 0;
+    return check_label(peers->network, "network", err) < 0 ||
+                   (peers->name.len && check_label(peers->name, "name", err) < 0)
+               ? -1
+               : 0;
 }
 
 json_t *network_peers_write(const struct network_peers *peers)

@@ -24,6 +24,8 @@ struct network_peers {
 /* Of a policy: its member "peers". ERROR_INVALID says what is wrong with it. */
 int network_peers_read(const json_t *network, struct arena *arena, struct network_peers *out,
                        struct error *err);
+/* The same of strings; in none when the network is "". Strings are borrowed. */
+int network_peers_check(const struct network_peers *peers, struct error *err);
 /* NULL when it is in none. */
 json_t *network_peers_write(const struct network_peers *peers);
 

@@ -258,27 +258,52 @@ static int read_members(struct reading *reading, const json_t *network, struct e
                               &reading->proxy, err);
 }
 
+static struct reading reading_of(bool internet, struct arena *arena, struct network_policy *out)
+{
+    *out = (struct network_policy){.internet = internet, .text = STR("")};
+    return (struct reading){
+        .arena = arena, .out = out, .allow = json_array(), .deny = json_array()};
+}
+
+/* Ends the reading. r: whether all members were read. */
+static int read_end(struct reading *reading, int r, struct error *err)
+{
+    struct network_policy *out = reading->out;
+
+    if (r == 0) {
+        out->internet = out->internet && !reading->deny_all;
+        out->has_rules = reading->rules != NULL;
+        out->has_proxy = reading->proxy != NULL;
+        r = make_box(reading, err) < 0 ? -1 : make_text(reading, err);
+    }
+    json_decref(reading->allow);
+    json_decref(reading->deny);
+    json_decref(reading->rules);
+    json_decref(reading->proxy);
+    return r;
+}
+
 static int read_network(const json_t *network, bool internet, bool stored, struct arena *arena,
                         struct network_policy *out, struct error *err)
 {
-    struct reading reading = {
-        .arena = arena, .out = out, .stored = stored, .allow = json_array(), .deny = json_array()};
-    int r = -1;
+    struct reading reading = reading_of(internet, arena, out);
 
-    *out = (struct network_policy){.internet = internet, .text = STR("")};
+    reading.stored = stored;
     if (network)
         reading.denied = arena_alloc(arena, NETWORK_POLICY_RANGES_MAX * sizeof(*reading.denied));
-    if (read_members(&reading, network, err) == 0) {
-        out->internet = internet && !reading.deny_all;
-        out->has_rules = reading.rules != NULL;
-        out->has_proxy = reading.proxy != NULL;
-        r = make_box(&reading, err) < 0 ? -1 : make_text(&reading, err);
-    }
-    json_decref(reading.allow);
-    json_decref(reading.deny);
-    json_decref(reading.rules);
-    json_decref(reading.proxy);
-    return r;
+    return read_end(&reading, read_members(&reading, network, err), err);
+}
+
+int network_policy_make(const struct network_lists *lists, bool internet, struct arena *arena,
+                        struct network_policy *out, struct error *err)
+{
+    struct reading reading = reading_of(internet, arena, out);
+    int r = network_peers_check(&lists->peers, err);
+
+    out->peers = lists->peers.network.len ? lists->peers : (struct network_peers){STR(""), STR("")};
+    for (size_t i = 0; i < lists->allow_count && r == 0; i++)
+        r = add_allowed(&reading, lists->allow[i], err);
+    return read_end(&reading, r, err);
 }
 
 int network_policy_read(const json_t *network, bool internet, struct arena *arena,

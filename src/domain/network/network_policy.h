@@ -49,6 +49,14 @@ struct network_policy {
  * allow_internet_access. ERROR_INVALID says which entry is wrong. */
 int network_policy_read(const json_t *network, bool internet, struct arena *arena,
                         struct network_policy *out, struct error *err);
+/* The same of strings, where everything else is denied unless `internet`. */
+struct network_lists {
+    const struct str *allow;
+    size_t allow_count;
+    struct network_peers peers; /* network "" = none */
+};
+int network_policy_make(const struct network_lists *lists, bool internet, struct arena *arena,
+                        struct network_policy *out, struct error *err);
 /* Of the store: what network_policy_read() gave. */
 int network_policy_parse(struct str text, bool internet, struct arena *arena,
                          struct network_policy *out, struct error *err);

@@ -185,3 +185,23 @@ TEST(a_policy_has_limits)
     check_many(LONG_NAMES, "0.0.0.0/0", 10000, false);
     arena_done(&arena);
 }
+
+TEST(a_policy_of_strings_is_that_of_the_same_request)
+{
+    const struct str allow[] = {STR("api.example.com"), STR("198.51.100.0/24")};
+    struct network_lists lists = {
+        .allow = allow, .allow_count = 2, .peers = {STR("build"), STR("db")}};
+    auto_json json_t *request =
+        json_pack("{s:[s,s],s:{s:s,s:s}}", "allowOut", "api.example.com", "198.51.100.0/24",
+                  "peers", "network", "build", "name", "db");
+
+    struct network_policy made, read;
+
+    OK(network_policy_make(&lists, false, &arena, &made, &err));
+    OK(network_policy_read(request, false, &arena, &read, &err));
+    CHECK(str_eq(made.text, read.text) && made.box.mode == read.box.mode);
+    CHECK(made.box.allow_count == read.box.allow_count && str_eq(made.peers.name, STR("db")));
+    lists.peers.name = STR("Db");
+    FAILS(network_policy_make(&lists, false, &arena, &made, &err), ERROR_INVALID,
+          "network.peers.name");
+}

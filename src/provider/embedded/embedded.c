@@ -1,8 +1,7 @@
 /* Settings besides those all providers have: template, secure, timeout (seconds).
  *
- * It is of the type e2b: its snapshots, limits and words are those of the E2B API of this server, so that a
- * refusal reads the same whether a client or the runtime was refused. Commands and files go to the machine's
- * envd, over its socket. */
+ * It is of the type e2b: its snapshots, limits and words are those of the E2B API of this server. Requests and errors
+ * of the domain are passed as structs. Commands and files go to the machine's envd, over its socket. */
 #include "provider/embedded/embedded.h"
 
 #include <string.h>
@@ -16,7 +15,6 @@
 #include "domain/sandbox/sandbox_check.h"
 #include "domain/sandbox/sandbox_creates.h"
 #include "domain/sandbox/sandbox_metrics.h"
-#include "protocol/http/http_errors.h"
 #include "protocol/json/json_shape.h"
 #include "provider/core/rest.h"
 #include "provider/envd/envd_machine.h"
@@ -92,21 +90,23 @@ static int64_t embedded_ttl_max(const struct provider *provider)
     return sandbox_timeout_max(all_of(provider));
 }
 
-/* In the words of a refusal by the API. What is our fault is told in general words. Always -1. */
-static int refused(const struct provider *provider, const char *method, struct error *err)
+/* Keeps the domain's error, with the provider's name in front. An internal error goes to the log and is reported in general
+ * words, as one that may pass. Always -1. */
+static int refused(const struct provider *provider, struct error *err)
 {
     const struct embedded *embedded = provider->impl;
-    struct error why = *err;
     char id[17];
 
-    if (why.code == ERROR_INTERNAL || why.code == ERROR_NONE) {
+    if (err->code == ERROR_INTERNAL || err->code == ERROR_NONE) {
         id_hex(id, 8);
-        log_error("embedded", "failure=%s: %s", id, why.message);
-        (void)error_set(&why, ERROR_INTERNAL,
-                        "internal error; the server's log has the details under failure=%s", id);
+        log_error("embedded", "failure=%s: %s", id, err->message);
+        return error_set(err, ERROR_UNAVAILABLE,
+                         "%s: internal error; the server's log has the details under failure=%s",
+                         embedded->who, id);
     }
-    return rest_refused(embedded->who, method, http_error_status(why.code), -1, str_of(why.message),
-                        err);
+    if (err->code == ERROR_EXISTS)
+        err->code = ERROR_CONFLICT; /* as the contract of providers names it */
+    return error_prefix(err, "%s", embedded->who);
 }
 
 static int check_id(const struct provider *provider, struct str id, struct error *err)
@@ -159,9 +159,8 @@ static int embedded_check(struct provider *provider, struct error *err)
     struct sandbox_filter any = {.running = true, .limit = 1};
     struct sandbox_page page;
 
-    return sandbox_list(all_of(provider), &any, &arena, &page, err) < 0
-               ? refused(provider, "GET", err)
-               : 0;
+    return sandbox_list(all_of(provider), &any, &arena, &page, err) < 0 ? refused(provider, err)
+                                                                        : 0;
 }
 
 static struct sandbox_new request_of(const struct embedded *embedded,
@@ -187,23 +186,33 @@ static struct sandbox_new request_of(const struct embedded *embedded,
     };
 }
 
+static size_t add_strings(const json_t *array, struct str *out)
+{
+    const json_t *item;
+    size_t i;
+
+    json_array_foreach (array, i, item)
+        out[i] = str_n(json_string_value(item), json_string_length(item));
+    return json_array_size(array);
+}
+
 /* Of what is restricted nothing is reached but what the lists name. */
 static int set_network(const struct provider_spec *spec, struct arena *arena,
                        struct sandbox_new *request, struct error *err)
 {
-    auto_json json_t *network = json_object();
+    size_t max = json_array_size(spec->allow_domains) + json_array_size(spec->allow_cidrs);
     struct network_policy *policy = arena_alloc(arena, sizeof(*policy));
-    json_t *allow = json_array();
+    struct str *allow = arena_alloc(arena, (max + 1) * sizeof(*allow));
+    struct network_lists lists = {
+        .allow = allow,
+        .peers = {json_get_str(spec->peers, "network"), json_get_str(spec->peers, "name")}};
 
-    (void)json_object_set_new(network, "allowOut", allow);
     if (spec->egress == EGRESS_RESTRICTED) {
-        (void)json_array_extend(allow, spec->allow_domains);
-        (void)json_array_extend(allow, spec->allow_cidrs);
+        lists.allow_count = add_strings(spec->allow_domains, allow);
+        lists.allow_count += add_strings(spec->allow_cidrs, allow + lists.allow_count);
     }
-    if (spec->peers)
-        (void)json_object_set(network, "peers", spec->peers);
     request->network = policy;
-    return network_policy_read(network, spec->egress == EGRESS_ALLOW_ALL, arena, policy, err);
+    return network_policy_make(&lists, spec->egress == EGRESS_ALLOW_ALL, arena, policy, err);
 }
 
 static int run_joint(void *arg, const struct sandbox_view *view, struct conn *conn,
@@ -231,7 +240,7 @@ static int embedded_create(struct provider *provider, const struct provider_spec
         request.joint = &joint;
     if ((spec->egress == EGRESS_RESTRICTED || spec->peers) &&
         set_network(spec, arena, &request, err) < 0)
-        return refused(provider, "POST", err);
+        return refused(provider, err);
     r = sandbox_creates_begin(creates, spec->team_id, err);
     if (r == 0) {
         r = sandbox_create(all_of(provider), &request, arena, &view, err);
@@ -240,7 +249,7 @@ static int embedded_create(struct provider *provider, const struct provider_spec
     if (spec->joint)
         spec->joint->done = joint.committed;
     if (r < 0)
-        return refused(provider, "POST", err);
+        return refused(provider, err);
     tell(&view, out);
     out->label_count = spec->label_count;
     out->labels = arena_alloc(arena, (spec->label_count + 1) * sizeof(*out->labels));
@@ -264,7 +273,7 @@ static int embedded_find(struct provider *provider, struct str team_id,
     struct sandbox_page page;
 
     if (sandbox_list(all_of(provider), &filter, arena, &page, err) < 0)
-        return refused(provider, "GET", err);
+        return refused(provider, err);
     *out = arena_alloc(arena, (page.count + 1) * sizeof(**out));
     for (size_t i = 0; i < page.count; i++) {
         tell(&page.items[i], &(*out)[i]);
@@ -282,7 +291,7 @@ static int embedded_get(struct provider *provider, const struct provider_ref *re
     if (check_id(provider, ref->id, err) < 0)
         return -1;
     if (sandbox_get(all_of(provider), ref->team_id, ref->id, arena, &view, err) < 0)
-        return refused(provider, "GET", err);
+        return refused(provider, err);
     tell(&view, out);
     tell_labels(&view, arena, out);
     return 0;
@@ -301,7 +310,7 @@ static int embedded_connect(struct provider *provider, const struct provider_ref
         return -1;
     if (sandbox_connect(all_of(provider), ref->team_id, ref->id, &request, arena, &view, &resumed,
                         err) < 0)
-        return refused(provider, "POST", err);
+        return refused(provider, err);
     tell(&view, out);
     tell_labels(&view, arena, out);
     out->state = PROVIDER_RUNNING;
@@ -324,7 +333,7 @@ static int embedded_pause(struct provider *provider, const struct provider_ref *
     if (err->code != ERROR_CONFLICT ||
         sandbox_get(all_of(provider), ref->team_id, ref->id, &arena, &view, &ignored) < 0 ||
         view.state != SANDBOX_PAUSED)
-        return refused(provider, "POST", err);
+        return refused(provider, err);
     *err = (struct error){0};
     return 0;
 }
@@ -333,7 +342,7 @@ static int embedded_pause(struct provider *provider, const struct provider_ref *
 static int unless_absent(const struct provider *provider, int result, struct error *err)
 {
     if (result < 0 && err->code != ERROR_NOT_FOUND)
-        return refused(provider, "DELETE", err);
+        return refused(provider, err);
     if (result < 0)
         *err = (struct error){0};
     return 0;
@@ -361,7 +370,7 @@ static int embedded_extend(struct provider *provider, const struct provider_ref 
     r = ttl_s <= EXTEND_MAX_S
             ? sandbox_extend(all_of(provider), ref->team_id, ref->id, ttl_s, &arena, &view, err)
             : sandbox_set_timeout(all_of(provider), ref->team_id, ref->id, ttl_s, err);
-    return r < 0 ? refused(provider, "POST", err) : 0;
+    return r < 0 ? refused(provider, err) : 0;
 }
 
 static int embedded_snapshot(struct provider *provider, const struct provider_ref *ref,
@@ -374,7 +383,7 @@ static int embedded_snapshot(struct provider *provider, const struct provider_re
         return -1;
     if (sandbox_snapshot(all_of(provider), ref->team_id, ref->id,
                          name && name[0] ? str_of(name) : STR_NONE, arena, &view, err) < 0)
-        return refused(provider, "POST", err);
+        return refused(provider, err);
     *out = view.id;
     return 0;
 }
