@@ -9,14 +9,25 @@ INCLUDE = re.compile(r'\s*#\s*include\s+"(?:([^"]+)/)?([^/"]+)"')
 TESTS = ("_test.c", "_fuzz.c")
 
 
-def read_layers():
-    layers = {}
-    for line in (ROOT / "LAYERS").read_text().splitlines():
-        line = line.split("#", 1)[0].strip()
-        if line:
-            room, _, allowed = line.partition(":")
-            layers[room.strip()] = set(allowed.split())
-    return layers
+class Layers:
+    """The file LAYERS: which rooms a room may use."""
+
+    def __init__(self, text=None):
+        self.rooms = {}
+        for line in (text or (ROOT / "LAYERS").read_text()).splitlines():
+            line = line.split("#", 1)[0].strip()
+            if line:
+                room, _, allowed = line.partition(":")
+                self.rooms[room.strip()] = set(allowed.split())
+
+    def rule(self, room):
+        """The name under which the room is listed: its own or its floor's; None if there is none."""
+        return next((name for name in (room, floor_of(room)) if name in self.rooms), None)
+
+    def allows(self, room, target):
+        rule = self.rule(room)
+        may = self.rooms.get(rule, set()) | {rule, room, "base"}
+        return not may.isdisjoint({"*", target, floor_of(target)})
 
 
 def room_of(folder):
@@ -34,11 +45,9 @@ def is_test(path):
 
 def problems(path, layers):
     room = room_of(path.parent.relative_to(ROOT / "src").as_posix())
-    rule = room if room in layers else floor_of(room)
-    if rule not in layers:
+    if layers.rule(room) is None:
         yield 0, f"{room}/ is not in LAYERS"
         return
-    may = layers[rule] | {rule, room, "base"}
     for number, line in enumerate(path.read_text().splitlines(), 1):
         match = INCLUDE.match(line)
         if not match:
@@ -53,12 +62,12 @@ def problems(path, layers):
             yield number, f"{folder}/{header} is for tests"
         elif header.endswith("_internal.h") and floor_of(target) != floor_of(room):
             yield number, f"{folder}/{header} is private to {floor_of(target)}/"
-        elif "*" not in may and target not in may and floor_of(target) not in may and not (is_test(path) and floor_of(target) == floor_of(room)):
+        elif not layers.allows(room, target) and not (is_test(path) and floor_of(target) == floor_of(room)):
             yield number, f"{room} may not include {target}/"
 
 
 def main():
-    layers = read_layers()
+    layers = Layers()
     bad = 0
     for path in sorted((ROOT / "src").rglob("*.[ch]")):
         for number, text in problems(path, layers):
@@ -67,4 +76,5 @@ def main():
     return bad > 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
