@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "domain/browser/browser_internal.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_room.h"
 
 enum { KEPT_S = 7 * 86400, PRUNE_BATCH = 100 };
 

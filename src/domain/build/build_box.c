@@ -14,6 +14,9 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "domain/build/build_internal.h"
+#include "domain/sandbox/sandbox_envd.h"
+#include "domain/sandbox/sandbox_plan.h"
+#include "domain/sandbox/sandbox_room.h"
 #include "provider/envd/envd_client.h"
 
 enum {

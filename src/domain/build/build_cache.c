@@ -11,6 +11,8 @@
 #include "base/encode.h"
 #include "base/log.h"
 #include "domain/build/build_internal.h"
+#include "domain/sandbox/sandbox_layers.h"
+#include "domain/sandbox/sandbox_plan.h"
 
 enum { PRUNE_MAX = 256, MEGABYTE = 1024 * 1024 };
 #define DAY_US (INT64_C(86400) * 1000000)

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "domain/build/build_internal.h"
+#include "domain/sandbox/sandbox_room.h"
 
 enum { PIECE = 256 * 1024, PRUNE_MAX = 256, SPARE_PATH = 64 };
 #define DAY_US (INT64_C(86400) * 1000000)

@@ -1,6 +1,7 @@
 /* Trees that are not made by steps: images, bootstraps. The server does not touch what is in them: a box of its own fills the
  * tree, which is sealed when the box is gone. */
 #include "domain/build/build_internal.h"
+#include "domain/sandbox/sandbox_plan.h"
 #include "domain/template/template.h"
 
 int fill_base(struct stage *stage, struct str *out_layers, struct error *err)

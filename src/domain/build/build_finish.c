@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "domain/build/build_internal.h"
+#include "domain/sandbox/sandbox_layers.h"
 #include "protocol/json/json_shape.h"
 #include "provider/envd/envd_client.h"
 

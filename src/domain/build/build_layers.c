@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "domain/build/build_internal.h"
+#include "domain/sandbox/sandbox_layers.h"
 
 static struct box_spec only(const char *name)
 {

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/encode.h"
 #include "domain/build/build_internal.h"
+#include "domain/sandbox/sandbox_room.h"
 #include "domain/volume/volume.h"
 
 enum { ARGV_MAX = RECIPE_ARGS_MAX + 8 };

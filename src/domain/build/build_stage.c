@@ -8,6 +8,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "domain/build/build_internal.h"
+#include "domain/sandbox/sandbox_layers.h"
+#include "domain/sandbox/sandbox_plan.h"
+#include "domain/sandbox/sandbox_room.h"
 
 /* ---- what holds ---- */
 

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "domain/build/build_internal.h"
+#include "domain/sandbox/sandbox_layers.h"
 
 /* ---- which stages ---- */
 

@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/encode.h"
+#include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "protocol/json/json_shape.h"
 

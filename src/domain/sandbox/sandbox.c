@@ -7,6 +7,12 @@
 #include "base/clock.h"
 #include "domain/route/route.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_layers.h"
+#include "domain/sandbox/sandbox_life.h"
+#include "domain/sandbox/sandbox_plan.h"
+#include "domain/sandbox/sandbox_room.h"
+#include "domain/sandbox/sandbox_stats.h"
+#include "domain/sandbox/sandbox_table.h"
 
 enum {
     SETTLE_US = 10 * 1000 * 1000,

@@ -29,6 +29,11 @@ struct secrets;
 struct store_limits;
 struct sandboxes;
 
+enum {
+    TEAM_ID_SIZE = 64,
+    TOKEN_SIZE = 72,
+};
+
 enum sandbox_state {
     SANDBOX_CREATING, /* row may be there, box may be there; nobody outside sees it */
     SANDBOX_RUNNING,  /* envd answered; reachable */

@@ -4,6 +4,7 @@
  * resort, and says so. */
 #include "base/clock.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_table.h"
 
 #define WAIT_MAX_US ((int64_t)150 * 1000000)
 

@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_table.h"
 
 enum { STEP_US = 500 * 1000 };
 

@@ -23,6 +23,13 @@
 #include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_history.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_life.h"
+#include "domain/sandbox/sandbox_network.h"
+#include "domain/sandbox/sandbox_plan.h"
+#include "domain/sandbox/sandbox_room.h"
+#include "domain/sandbox/sandbox_stats.h"
+#include "domain/sandbox/sandbox_table.h"
+#include "domain/sandbox/sandbox_view.h"
 #include "protocol/json/json_shape.h"
 
 struct joined {

@@ -3,6 +3,7 @@
 #include "domain/network/egress_link.h"
 #include "domain/network/network_secret.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_network.h"
 
 static bool is_asked(const struct box_network *network)
 {

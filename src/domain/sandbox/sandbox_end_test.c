@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_table.h"
 #include "protocol/json/json_shape.h"
 
 static const struct sandbox_resume for_an_hour = {.timeout_s = 3600};

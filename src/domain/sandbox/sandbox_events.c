@@ -3,6 +3,8 @@
 
 #include "base/log.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_life.h"
+#include "domain/sandbox/sandbox_table.h"
 
 enum {
     WAIT_MS = 100, /* how long a stop may take */

@@ -15,6 +15,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_life.h"
+#include "domain/sandbox/sandbox_table.h"
 
 enum {
     NEAR_US = 30 * 1000 * 1000,

@@ -8,7 +8,10 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_room.h"
+#include "domain/sandbox/sandbox_table.h"
 
 enum {
     PAUSE_MAX_US = 30 * 1000 * 1000,

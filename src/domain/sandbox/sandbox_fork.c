@@ -7,6 +7,11 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_layers.h"
+#include "domain/sandbox/sandbox_life.h"
+#include "domain/sandbox/sandbox_plan.h"
+#include "domain/sandbox/sandbox_table.h"
+#include "domain/sandbox/sandbox_view.h"
 
 enum { THREADS_MAX = 8 };
 

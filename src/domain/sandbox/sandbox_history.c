@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_table.h"
 #include "protocol/json/json_shape.h"
 
 enum { CHUNK = 256 };

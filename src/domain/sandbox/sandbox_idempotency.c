@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_plan.h"
 
 enum { KEY_MAX = 255 };
 

@@ -3,7 +3,9 @@
  * store is copied. */
 #include "base/clock.h"
 #include "base/log.h"
+#include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_layers.h"
 
 enum {
     PRUNE_ROWS = 1000,

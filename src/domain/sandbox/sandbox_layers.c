@@ -15,6 +15,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_layers.h"
+#include "domain/sandbox/sandbox_life.h"
+#include "domain/sandbox/sandbox_plan.h"
+#include "domain/sandbox/sandbox_table.h"
 
 #define PREFIX      "snap"
 #define TREE_PREFIX "tree"

@@ -7,7 +7,9 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_table.h"
 
 enum { GRACE_MIN_S = 1 };
 

@@ -5,6 +5,8 @@
 #include "base/buf.h"
 #include "base/encode.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_table.h"
+#include "domain/sandbox/sandbox_view.h"
 #include "protocol/json/json_shape.h"
 
 enum {

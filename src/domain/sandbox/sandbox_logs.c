@@ -7,8 +7,11 @@
 
 #include "base/clock.h"
 #include "domain/network/network_log.h"
+#include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_history.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_network.h"
+#include "domain/sandbox/sandbox_table.h"
 #include "protocol/json/json_shape.h"
 
 enum { LINES_MAX = 1000, MESSAGE_MAX = 1024, DETAIL_MAX = 64 };

@@ -8,6 +8,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_room.h"
+#include "domain/sandbox/sandbox_stats.h"
+#include "domain/sandbox/sandbox_table.h"
 
 enum { RING_MAX = 720, RING_FIRST = 8 };
 

@@ -1,8 +1,12 @@
 /* What a sandbox may reach, changed while it runs. The row first: it is what a later boot goes by. */
+#include "domain/sandbox/sandbox_network.h"
 #include "base/log.h"
 #include "domain/network/network_policy.h"
+#include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_history.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_plan.h"
+#include "domain/sandbox/sandbox_table.h"
 
 /* Names are known to who resolves them; the rules of the host know addresses only. */
 int network_check(const struct sandboxes *all, const struct network_policy *policy,

@@ -19,8 +19,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "domain/route/route.h"
+#include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_history.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_life.h"
+#include "domain/sandbox/sandbox_network.h"
+#include "domain/sandbox/sandbox_stats.h"
+#include "domain/sandbox/sandbox_table.h"
+#include "domain/sandbox/sandbox_view.h"
 
 enum { RETRY_US = 5 * 1000 * 1000, FAILURES_MAX = 3 };
 

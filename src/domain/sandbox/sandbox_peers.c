@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "domain/network/network_policy.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_network.h"
+#include "domain/sandbox/sandbox_plan.h"
 #include "protocol/json/json_shape.h"
 
 int peers_of_fork(const struct store_sandbox *row, struct arena *arena, struct plan *plan,

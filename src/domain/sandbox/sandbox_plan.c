@@ -8,7 +8,13 @@
 #include "base/encode.h"
 #include "domain/account/team.h"
 #include "domain/network/network_policy.h"
+#include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_layers.h"
+#include "domain/sandbox/sandbox_network.h"
+#include "domain/sandbox/sandbox_plan.h"
+#include "domain/sandbox/sandbox_room.h"
+#include "domain/sandbox/sandbox_table.h"
 #include "domain/sandbox/shipped_names.h"
 #include "protocol/json/json_shape.h"
 

@@ -25,6 +25,12 @@
 #include "domain/route/route.h"
 #include "domain/sandbox/sandbox_history.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_layers.h"
+#include "domain/sandbox/sandbox_life.h"
+#include "domain/sandbox/sandbox_network.h"
+#include "domain/sandbox/sandbox_plan.h"
+#include "domain/sandbox/sandbox_table.h"
+#include "domain/sandbox/sandbox_view.h"
 #include "protocol/json/json_shape.h"
 
 void route_publish(struct sandboxes *all, const char *id, const struct store_sandbox *row,

@@ -15,8 +15,16 @@
 #include "base/log.h"
 #include "domain/account/team.h"
 #include "domain/network/network_policy.h"
+#include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_history.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_life.h"
+#include "domain/sandbox/sandbox_network.h"
+#include "domain/sandbox/sandbox_plan.h"
+#include "domain/sandbox/sandbox_room.h"
+#include "domain/sandbox/sandbox_stats.h"
+#include "domain/sandbox/sandbox_table.h"
+#include "domain/sandbox/sandbox_view.h"
 
 enum { WAKE_TIMEOUT_MIN_S = 300, CONNECT_TRIES = 10 };
 

@@ -1,9 +1,11 @@
 /* A team's limit of disk: what its sandboxes may write (paused ones too), what its volumes may hold, and what its
  * snapshots, builds, uploaded files, browser notes and extensions hold. A snapshot counts with all that its sandbox had, also where it shares blocks with another one:
  * that one may go, and the blocks stay. */
+#include "domain/sandbox/sandbox_room.h"
 #include "base/size.h"
 #include "domain/account/team.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_table.h"
 
 void room_init(struct sandboxes *all)
 {

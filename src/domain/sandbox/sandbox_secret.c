@@ -11,6 +11,7 @@
 #include "domain/network/network_policy.h"
 #include "domain/network/network_secret.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_network.h"
 #include "domain/secret/secret.h"
 #include "domain/secret/team_secret.h"
 

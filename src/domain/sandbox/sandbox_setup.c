@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "domain/sandbox/envd_run.h"
+#include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "protocol/json/json_shape.h"
 

@@ -7,6 +7,10 @@
 #include "base/log.h"
 #include "domain/sandbox/sandbox_history.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_layers.h"
+#include "domain/sandbox/sandbox_room.h"
+#include "domain/sandbox/sandbox_stats.h"
+#include "domain/sandbox/sandbox_view.h"
 #include "store/core/store_name.h"
 
 enum { LIMIT_MAX = 100, CURSOR_MAX = 256 };

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_room.h"
 
 #define FREE_SPACE "delete sandboxes, snapshots or volumes, or free space on that disk"
 

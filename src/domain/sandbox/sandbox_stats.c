@@ -1,7 +1,9 @@
 /* Counters for monitoring. */
+#include "domain/sandbox/sandbox_stats.h"
 #include "domain/network/egress_link.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_metrics.h"
+#include "domain/sandbox/sandbox_room.h"
 
 enum { NAMES_MAX = 1000 /* of teams or templates; the rest are one */ };
 

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_table.h"
 
 struct team_count {
     size_t running;

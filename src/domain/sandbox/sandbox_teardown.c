@@ -10,6 +10,11 @@
 #include "domain/route/route.h"
 #include "domain/sandbox/sandbox_history.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_layers.h"
+#include "domain/sandbox/sandbox_life.h"
+#include "domain/sandbox/sandbox_network.h"
+#include "domain/sandbox/sandbox_stats.h"
+#include "domain/sandbox/sandbox_table.h"
 
 static const char *reason_of(const struct sandbox *sandbox)
 {

@@ -4,8 +4,12 @@
 
 #include "base/clock.h"
 #include "domain/sandbox/sandbox_check.h"
+#include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_history.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_life.h"
+#include "domain/sandbox/sandbox_plan.h"
+#include "domain/sandbox/sandbox_table.h"
 
 int check_timeout_max(const struct sandboxes *all, int64_t timeout_s, struct error *err)
 {

@@ -3,6 +3,9 @@
 
 #include "base/clock.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_plan.h"
+#include "domain/sandbox/sandbox_table.h"
+#include "domain/sandbox/sandbox_view.h"
 
 void view_from_row(const struct sandboxes *all, const struct store_sandbox *row,
                    struct sandbox_view *out)

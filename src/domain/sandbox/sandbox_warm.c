@@ -13,6 +13,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_plan.h"
+#include "domain/sandbox/sandbox_table.h"
 
 enum {
     QUIET_US = 3000,      /* after a box was taken */

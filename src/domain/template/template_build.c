@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_layers.h"
 #include "domain/template/template.h"
 #include "store/core/store_name.h"
 #include "store/platform/store_build.h"

@@ -8,6 +8,8 @@
 #include "base/encode.h"
 #include "base/log.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_layers.h"
+#include "domain/sandbox/sandbox_room.h"
 #include "store/core/store_name.h"
 
 enum { NAME_MAX_LEN = 128 };

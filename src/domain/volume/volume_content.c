@@ -15,7 +15,10 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "domain/route/route.h"
+#include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_plan.h"
+#include "domain/sandbox/sandbox_table.h"
 
 enum {
     CONTENT_MAX = 64,  /* boxes at once */

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox_layers.h"
 #include "store/driver/store_driver.h"
 
 /* Only of the thread that asked for it: others have their own to do, at any time. */
