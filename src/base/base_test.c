@@ -32,16 +32,48 @@ TEST(error_messages_are_prefixed)
     CHECK_STR(str_of(err.message), "create sandbox 'i1': write 'x': No space left on device");
 }
 
-TEST(error_messages_are_cut_not_overrun)
+TEST(long_prefixes_do_not_cut_off_the_cause_of_an_error)
 {
     struct error err;
-    char longer[1000];
+    char longer[3000], once[sizeof(err.message)];
+    struct str message;
 
     memset(longer, 'a', sizeof(longer) - 1);
     longer[sizeof(longer) - 1] = '\0';
-    (void)error_set(&err, ERROR_INVALID, "%s", longer);
+    (void)error_set_errno(&err, ENOSPC, "write '%s'", longer);
+    CHECK(str_starts(str_of(err.message), STR("write 'aaa")));
+    CHECK(str_ends(str_of(err.message), STR("aaa: No space left on device")));
+    (void)error_set(&err, ERROR_INVALID, "%.280s: no such key", longer);
     (void)error_prefix(&err, "%s", longer);
-    CHECK_INT(strlen(err.message), sizeof(err.message) - 1);
+    CHECK(str_ends(str_of(err.message), STR("aaa: no such key")));
+    memcpy(once, err.message, sizeof(once));
+    for (int i = 0; i < 10; i++) {
+        (void)error_prefix(&err, "level %d", i);
+        message = str_of(err.message);
+        CHECK_INT(message.len, sizeof(err.message) - 1);
+        CHECK(str_ends(message, str_n(strstr(once, "…"), strlen(strstr(once, "…")))));
+        CHECK(str_find_str(message, STR("…")) >= 0);
+        CHECK(!strstr(strstr(err.message, "…") + 1, "…"));
+    }
+    CHECK(str_starts(message, STR("level 9: level 8: ")));
+}
+
+TEST(long_error_messages_are_cut_between_characters)
+{
+    struct error err;
+    char longer[3000];
+
+    for (size_t shift = 0; shift < 4; shift++) {
+        memset(longer, 'x', shift);
+        for (size_t i = shift; i < sizeof(longer) - 4; i += 3)
+            memcpy(longer + i, "€", sizeof("€"));
+        (void)error_set(&err, ERROR_INVALID, "%s", longer);
+        CHECK(str_valid_utf8(str_of(err.message)));
+        (void)error_prefix(&err, "%.48s€", longer + shift);
+        (void)error_prefix(&err, "%.300s", longer + shift);
+        CHECK(str_valid_utf8(str_of(err.message)));
+        CHECK(strlen(err.message) > sizeof(err.message) - 12);
+    }
 }
 
 TEST(numbers_reject_junk_and_overflow)

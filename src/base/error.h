@@ -27,7 +27,9 @@ struct error {
     enum error_code code;
     int errnum;        /* errno behind it, or 0 */
     int retry_after_s; /* when it may be tried again, or 0 = not known */
-    char message[320]; /* outermost context first; names in single quotes, no secrets */
+    /* Outermost context first, the cause last; names in single quotes, no secrets. Of a message that is too long, "…"
+     * replaces the middle: the cause stays. */
+    char message[320];
 };
 
 int error_set(struct error *err, enum error_code code, const char *fmt, ...)
