@@ -56,6 +56,8 @@ void builds_close(struct builds *all);
 
 /* ---- making one ---- */
 
+enum { BUILD_MEM_MIN_MB = 128 };
+
 struct build_wanted {
     struct str team_id;
     struct str name;        /* "name", "name:tag", "team/name", or the id of a template */

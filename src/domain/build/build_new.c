@@ -8,7 +8,6 @@
 
 enum {
     CPU_MAX = 32,
-    MEM_MIN_MB = 128,
     MEM_MAX_MB = 1 << 20,
     DISK_MIN_MB = 64,
     DISK_MAX_MB = 1 << 24,
@@ -32,8 +31,8 @@ static int check_sizes(const struct build_wanted *wanted, struct error *err)
         return error_set(err, ERROR_INVALID, "CPU count must be at most %d", CPU_MAX);
     if (mem % 2)
         return error_set(err, ERROR_INVALID, "Memory must be divisible by 2");
-    if (mem && mem < MEM_MIN_MB)
-        return error_set(err, ERROR_INVALID, "Memory must be at least %d MiB", MEM_MIN_MB);
+    if (mem && mem < BUILD_MEM_MIN_MB)
+        return error_set(err, ERROR_INVALID, "Memory must be at least %d MiB", BUILD_MEM_MIN_MB);
     if (mem > MEM_MAX_MB)
         return error_set(err, ERROR_INVALID, "Memory must be at most %d MiB", MEM_MAX_MB);
     if (disk && (disk < DISK_MIN_MB || disk > DISK_MAX_MB))

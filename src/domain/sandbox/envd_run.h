@@ -1,6 +1,6 @@
-/* Programs that the platform itself runs in a box through its envd, before anybody has a token for it: the start
- * and ready commands of templates, the steps of builds. What comes back is from inside: it is bounded, and a
- * lie in it misleads whoever reads it and nobody else. */
+/* Programs that the server itself runs in a box through its envd, before a client has a token for it: the start and
+ * ready commands of templates, and the check that a port is listened on. Their output comes from inside the box: it is
+ * bounded and not trusted. */
 #pragma once
 
 #include <jansson.h>

@@ -77,8 +77,8 @@ static int check_sizes(const struct new_build *body, struct error *err)
 {
     if (body->cpu_given && body->cpu_count < 1)
         return error_set(err, ERROR_INVALID, "CPU count must be at least 1");
-    if (body->mem_given && body->mem_mb < 1)
-        return error_set(err, ERROR_INVALID, "Memory must be at least 128 MiB");
+    if (body->mem_given && body->mem_mb < BUILD_MEM_MIN_MB)
+        return error_set(err, ERROR_INVALID, "Memory must be at least %d MiB", BUILD_MEM_MIN_MB);
     if (body->disk_mb < 0 || body->free_mb < 0)
         return error_set(err, ERROR_INVALID,
                          "'diskSizeMB' and 'minFreeDiskMb' must not be negative");

@@ -78,6 +78,7 @@ TEST(bad_builds_are_refused)
         {400, "{\"name\":\"a\",\"cpuCount\":-2}", "CPU count must be at least 1"},
         {400, "{\"name\":\"a\",\"cpuCount\":0}", "CPU count must be at least 1"},
         {400, "{\"name\":\"a\",\"memoryMB\":0}", "Memory must be at least 128 MiB"},
+        {400, "{\"name\":\"a\",\"memoryMB\":127}", "Memory must be at least 128 MiB"},
         {400, "{\"name\":\"a\",\"diskSizeMB\":-1}", "negative"},
         {400, "{\"name\":\"a\",\"memoryMB\":1.5}", "memoryMB"},
     };

@@ -134,9 +134,9 @@ static int read_headers(struct rule *rule, const json_t *item, struct error *err
 
     if (!json_is_object(item) || (headers && !json_is_object(headers)))
         return error_set(err, ERROR_INVALID, "a rule is an object with a transform of headers");
-    json_object_keylen_foreach((json_t *)(uintptr_t)headers, name, len,
-                               value) if (add_header(rule, str_n(name, len), value, err) <
-                                          0) return -1;
+    json_object_keylen_foreach ((json_t *)(uintptr_t)headers, name, len, value)
+        if (add_header(rule, str_n(name, len), value, err) < 0)
+            return -1;
     return 0;
 }
 
@@ -185,9 +185,9 @@ int rules_read(struct rules *rules, const json_t *json, struct error *err)
         return 0;
     if (!json_is_object(json))
         return error_set(err, ERROR_INVALID, "'rules' must be an object");
-    json_object_keylen_foreach((json_t *)(uintptr_t)json, host, len,
-                               list) if (add_host(rules, str_n(host, len), list, err) <
-                                         0) return error_prefix(err, "rules");
+    json_object_keylen_foreach ((json_t *)(uintptr_t)json, host, len, list)
+        if (add_host(rules, str_n(host, len), list, err) < 0)
+            return error_prefix(err, "rules");
     return 0;
 }
 

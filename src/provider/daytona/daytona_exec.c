@@ -278,11 +278,14 @@ static int body_json(struct daytona *daytona, const struct provider_command *com
 
 static struct fetch_hub *hub_of(struct daytona *daytona)
 {
+    struct fetch_hub *hub;
+
     (void)pthread_mutex_lock(&daytona->lock);
     if (!daytona->hub)
         daytona->hub = fetch_hub_new();
+    hub = daytona->hub;
     (void)pthread_mutex_unlock(&daytona->lock);
-    return daytona->hub;
+    return hub;
 }
 
 int daytona_start(struct provider *provider, const struct provider_ref *ref,
