@@ -211,6 +211,35 @@ test('others fill the disk while sandboxes write: nothing acknowledged is lost, 
   }
 })
 
+// Without that its files could never be reached again: nothing could be deleted in it.
+test('a sandbox that filled its own disk resumes from its files, and its limit holds', { timeout: 120_000 * patience }, async () => {
+  const server = await startServer({ args: ['--disk', '256'] })
+  try {
+    const { Sandbox } = await loadSdk(server)
+    const box = await Sandbox.create({ timeoutMs: 600_000 * patience })
+    const sh = (command) => box.commands.run(command, { user: 'root', timeoutMs: 60_000 * patience })
+    const fillIt = 'cat /dev/zero >> /home/user/large; i=0; while mkdir /home/user/d$((i+=1)); do :; done; sync; du -sm /home/user | cut -f1'
+    await sh('echo kept > /home/user/kept; echo nameserver 192.0.2.1 > /etc/resolv.conf')
+    let first
+    for (let round = 0; round < 3; round++) {
+      const filled = await sh(fillIt)
+      assert.match(filled.stderr, /Disk quota exceeded/)
+      first ??= Number(filled.stdout)
+      assert.ok(Number(filled.stdout) <= first + 1, `${filled.stdout} MiB after ${first} at first`)
+      await box.pause({ keepMemory: false })
+      const again = await server.api('POST', `/sandboxes/${box.sandboxId}/connect`, { timeout: 600 * patience })
+      assert.equal(again.status, 201, again.text)
+      const { stdout } = await sh('cat /home/user/kept /etc/resolv.conf')
+      assert.match(stdout, /^kept\nnameserver (?!192\.0\.2\.1)/)
+    }
+    await sh('rm /home/user/large')
+    // btrfs gives back the space of a deleted file when it next commits.
+    await eventually('there is room again', () => sh('head -c 100M /dev/zero > /home/user/large').then(() => true, () => false), 60_000, 500)
+  } finally {
+    await server.destroy()
+  }
+})
+
 test('a disk that became read-only: refused with a reason, what runs can be reached', { timeout: 120_000 * patience }, async () => {
   const server = await onSmallDisk(8000)
   try {

@@ -63,9 +63,10 @@ int disk_box_copy(struct disk *disk, const char *source, const char *id, bool *o
                   struct error *err);
 int disk_box_adopt(struct disk *disk, const char *id, bool shared, uint64_t limit_bytes,
                    int *out_dir_fd, struct error *err);
-/* The one that is there, for a box that goes on; nothing may use it now. */
+/* Opens the disk of a stopped box that starts again; nothing may use the disk now. *out_raised: the disk is full, and
+ * its limit leaves room for what the start writes. disk_box_limit() is due once the box has started. */
 int disk_box_reopen(struct disk *disk, const char *id, uint64_t limit_bytes, int *out_dir_fd,
-                    struct error *err);
+                    bool *out_raised, struct error *err);
 int disk_box_limit(struct disk *disk, const char *id, uint64_t limit_bytes, struct error *err);
 enum { DISK_GROUP_SIZE = 96 };
 /* The directory beneath /sys in which the kernel shows its limits, and what is held against them. */

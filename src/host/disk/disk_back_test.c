@@ -375,6 +375,7 @@ TEST_TIMEOUT(a_greedy_box_leaves_its_neighbours_their_share, 120)
 {
     pthread_t tender;
     uint64_t taken = 0, got = 1;
+    bool raised;
     int fd;
 
     setup_neighbours(&tender);
@@ -388,7 +389,7 @@ TEST_TIMEOUT(a_greedy_box_leaves_its_neighbours_their_share, 120)
     CHECK(taken > 300);
     /* Having used its share it can still be paused, resumed and snapshotted. */
     if (disk_layer_prepare(disk, "greedy", &got, &err) < 0 ||
-        disk_box_reopen(disk, "greedy", 8192 * MIB, &fd, &err) < 0)
+        disk_box_reopen(disk, "greedy", 8192 * MIB, &fd, &raised, &err) < 0)
         test_fail(__FILE__, __LINE__, "%s", err.message);
     CHECK(close(fd) == 0);
     CHECK_INT(add("greedy/upper/f", 1), 0);

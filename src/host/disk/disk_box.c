@@ -87,12 +87,13 @@ int disk_box_find_new(struct disk *disk, const char *id, int *out_dir_fd, struct
 
 /* renew: also its work directory. */
 static int reopen(struct disk *disk, const char *id, uint64_t limit_bytes, bool renew,
-                  int *out_dir_fd, struct error *err)
+                  int *out_dir_fd, bool *out_raised, struct error *err)
 {
     auto_close int fd = -1;
 
     if (disk_subvol_open(disk->boxes_fd, id, &fd, err) < 0 ||
-        disk_quota_limit(fd, limit_bytes, err) < 0 ||
+        (out_raised ? disk_quota_limit_start(disk, fd, limit_bytes, out_raised, err)
+                    : disk_quota_limit(fd, limit_bytes, err)) < 0 ||
         disk_share_limit(disk, fd, limit_bytes, err) < 0 ||
         (renew && disk_share_beyond(disk, fd, renew_work, NULL, err) < 0))
         return error_prefix(err, "disk of box '%s'", id);
@@ -104,13 +105,13 @@ int disk_box_begin(struct disk *disk, const char *id, uint64_t had_bytes, uint64
 {
     if (had_bytes == limit_bytes && disk_share_room(disk, limit_bytes) == UINT64_MAX)
         return path_fd(disk, id, out_dir_fd, err);
-    return reopen(disk, id, limit_bytes, false, out_dir_fd, err);
+    return reopen(disk, id, limit_bytes, false, out_dir_fd, NULL, err);
 }
 
 int disk_box_reopen(struct disk *disk, const char *id, uint64_t limit_bytes, int *out_dir_fd,
-                    struct error *err)
+                    bool *out_raised, struct error *err)
 {
-    return reopen(disk, id, limit_bytes, true, out_dir_fd, err);
+    return reopen(disk, id, limit_bytes, true, out_dir_fd, out_raised, err);
 }
 
 /* What it has of its source does not count, whether it was copied or is shared. */
@@ -135,7 +136,7 @@ int disk_box_adopt(struct disk *disk, const char *id, bool shared, uint64_t limi
     struct error ignored;
 
     if (forgive(disk, disk->boxes_fd, id, err) == 0 &&
-        reopen(disk, id, limit_bytes, shared, out_dir_fd, err) == 0)
+        reopen(disk, id, limit_bytes, shared, out_dir_fd, NULL, err) == 0)
         return 0;
     (void)disk_subvol_delete(disk, disk->boxes_fd, id, &ignored);
     return -1;
@@ -155,7 +156,7 @@ static int use_spare(struct disk *disk, const char *id, uint64_t limit_bytes, in
 {
     struct error ignored;
 
-    if (reopen(disk, id, limit_bytes, false, out_dir_fd, err) == 0)
+    if (reopen(disk, id, limit_bytes, false, out_dir_fd, NULL, err) == 0)
         return 0;
     (void)disk_subvol_delete(disk, disk->boxes_fd, id, &ignored);
     return -1;

@@ -144,9 +144,17 @@ int disk_sysfs_number(int dir_fd, const char *path, uint64_t *out);
 int disk_tree_subvolume(int fd, uint64_t *out_id, struct error *err);
 
 /* disk_quota.c */
+
+/* Bytes that our own work on a full disk may write. */
+enum { DISK_START_WORK = 2 << 20 };
+
 int disk_quota_enable(int pool_fd, struct error *err);
 /* 0 = none. The note DISK_NOTE_FREE is added. */
 int disk_quota_limit(int subvol_fd, uint64_t limit_bytes, struct error *err);
+/* The same for a box that is about to start from its files. A start writes a little (the overlay's work directory,
+ * resolv.conf): when the limit has no room for that, it is raised to what the start needs. */
+int disk_quota_limit_start(const struct disk *disk, int subvol_fd, uint64_t limit_bytes,
+                           bool *out_raised, struct error *err);
 /* From now on this much of what is charged does not count; the limit moves along. */
 int disk_quota_forgive(const struct disk *disk, int subvol_fd, uint64_t bytes, struct error *err);
 /* Whether extents are charged to the subvolume that wrote them. */

@@ -74,6 +74,21 @@ int disk_quota_limit(int subvol_fd, uint64_t limit_bytes, struct error *err)
     return set_limit(subvol_fd, limit_bytes ? limit_bytes + forgiven : 0, err);
 }
 
+int disk_quota_limit_start(const struct disk *disk, int subvol_fd, uint64_t limit_bytes,
+                           bool *out_raised, struct error *err)
+{
+    uint64_t forgiven, used;
+
+    *out_raised = false;
+    if (limit_bytes == 0)
+        return set_limit(subvol_fd, 0, err);
+    if (disk_note_get(subvol_fd, DISK_NOTE_FREE, &forgiven, err) < 0 ||
+        disk_quota_used(disk, subvol_fd, &used, err) < 0)
+        return -1;
+    *out_raised = used + DISK_START_WORK > limit_bytes + forgiven;
+    return set_limit(subvol_fd, *out_raised ? used + DISK_START_WORK : limit_bytes + forgiven, err);
+}
+
 bool disk_quota_is_simple(int qgroups_fd)
 {
     auto_buf struct buf text = {0};

@@ -27,7 +27,6 @@
 #define GIB (1024ull * 1024 * 1024)
 
 static const uint64_t mark_min = GIB, mark_max = 16 * GIB;
-static const uint64_t own_work = GIB / 512;
 enum { MARK_PART = 10, SMALL_POOL_PART = 4, LEAST_PART = 16, PAUSE_TIMES = 10 };
 
 struct pool {
@@ -233,10 +232,10 @@ int disk_share_beyond(const struct disk *disk, int subvol_fd,
 
     if (r == 0 || err->errnum != EDQUOT || disk_tree_subvolume(subvol_fd, &id, &ignored) < 0 ||
         disk_quota_state(disk, id, &before) < 0 || before.cap == UINT64_MAX ||
-        disk_quota_cap(disk, id, before.held + own_work, &ignored) < 0)
+        disk_quota_cap(disk, id, before.held + DISK_START_WORK, &ignored) < 0)
         return r;
     r = work(subvol_fd, arg, err);
-    if (disk_quota_state(disk, id, &after) == 0 && after.cap == before.held + own_work)
+    if (disk_quota_state(disk, id, &after) == 0 && after.cap == before.held + DISK_START_WORK)
         (void)disk_quota_cap(disk, id, before.cap, &ignored);
     return r;
 }

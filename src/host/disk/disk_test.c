@@ -187,6 +187,56 @@ static bool has(char **names, size_t count, const char *name)
     return false;
 }
 
+/* Uses up what the limit leaves, the last blocks for metadata included. */
+static void fill_all(const struct disk *disk)
+{
+    static const size_t sizes[] = {65536, 4096};
+    static char block[65536];
+    static int made;
+    auto_close int fd =
+        openat(disk->boxes_fd, "box/upper/full", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    char name[64];
+
+    CHECK(fd >= 0);
+    for (size_t i = 0; i < 2; i++)
+        while (write(fd, block, sizes[i]) > 0)
+            ;
+    for (int most = made + 10000; made < most; made++) {
+        (void)snprintf(name, sizeof(name), "box/upper/small%d", made);
+        if (mkdirat(disk->boxes_fd, name, 0755) < 0)
+            return;
+    }
+}
+
+TEST_TIMEOUT(a_full_box_starts_again_and_gains_nothing_by_it, 60)
+{
+    uint64_t first = 0, used = 0;
+    struct disk *disk;
+    bool raised;
+    int fd;
+
+    setup();
+    disk = open_disk();
+    make_box(disk, "box", 16 * MIB);
+    for (int i = 0; i < 5; i++) {
+        fill_all(disk);
+        CHECK(syncfs(disk->pool_fd) == 0 && disk_box_used(disk, "box", &used, &err) == 0);
+        first = first ? first : used;
+        CHECK(used > 14 * MIB && used < first + MIB);
+        CHECK(disk_box_reopen(disk, "box", 16 * MIB, &fd, &raised, &err) == 0);
+        CHECK(raised);
+        CHECK(mkdirat(fd, "work/work", 0755) == 0);
+        close_fd(&fd);
+        CHECK(disk_box_limit(disk, "box", 16 * MIB, &err) == 0);
+    }
+    CHECK(unlinkat(disk->boxes_fd, "box/upper/full", 0) == 0);
+    CHECK(syncfs(disk->pool_fd) == 0);
+    CHECK(disk_box_reopen(disk, "box", 64 * MIB, &fd, &raised, &err) == 0);
+    CHECK(!raised);
+    close_fd(&fd);
+    disk_close(disk);
+}
+
 TEST(delete_and_list)
 {
     struct btrfs_ioctl_vol_args nested = {.name = "nested"};
@@ -534,17 +584,18 @@ TEST_TIMEOUT(quota_groups_go_with_their_subvolumes, 60)
 TEST(a_box_is_reopened_with_a_clean_work_directory)
 {
     struct disk *disk;
+    bool raised;
     int fd;
 
     setup();
     disk = open_disk();
-    CHECK_INT(disk_box_reopen(disk, "box", 0, &fd, &err), -1);
+    CHECK_INT(disk_box_reopen(disk, "box", 0, &fd, &raised, &err), -1);
     CHECK_INT(err.code, ERROR_NOT_FOUND);
     make_box(disk, "box", 0);
     CHECK_INT(fill("box/upper/f", MIB), 0);
     CHECK(mkdirat(disk->boxes_fd, "box/work/work", 0) == 0);
     CHECK(mkdirat(disk->boxes_fd, "box/work/work/#1", 0) == 0);
-    CHECK(disk_box_reopen(disk, "box", 8 * MIB, &fd, &err) == 0);
+    CHECK(disk_box_reopen(disk, "box", 8 * MIB, &fd, &raised, &err) == 0);
     close_fd(&fd);
     CHECK(!inode_of(disk, "boxes/box/work/work"));
     CHECK(inode_of(disk, "boxes/box/work") && inode_of(disk, "boxes/box/upper/f"));

@@ -267,9 +267,9 @@ int box_mount_feed(const struct boxes *all, const char *id, int userns_fd, int *
                    struct error *err);
 /* The tree that a box fills. */
 int box_mount_fill(int tree_fd, int userns_fd, int *out_mount_fd, struct error *err);
-/* The writable layer that a spec asks for. top_layer: of box_layers_check(). */
+/* The writable layer that a spec asks for. top_layer: of box_layers_check(). out_raised: as in disk_box_reopen(). */
 int box_make_disk(struct boxes *all, const struct box_spec *spec, const char *top_layer,
-                  int *out_fd, struct error *err);
+                  int *out_fd, bool *out_raised, struct error *err);
 
 /* ---- box_places.c ---- */
 

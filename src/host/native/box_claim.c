@@ -59,11 +59,15 @@ static int make_disk(struct claim *claim, struct error *err)
 {
     const struct box_spec *spec = claim->spec;
     struct disk *disk = claim->all->disk;
+    bool raised;
 
     if (!spec->keep_disk && !spec->source[0] && !claim->top_layer)
         return disk_box_begin(disk, spec->id, claim->box->limits.disk_bytes,
                               spec->limits.disk_bytes, &claim->disk_fd, err);
-    return box_make_disk(claim->all, spec, claim->top_layer, &claim->disk_fd, err);
+    if (box_make_disk(claim->all, spec, claim->top_layer, &claim->disk_fd, &raised, err) < 0)
+        return -1;
+    /* The limit may go down once nothing writes for the start any more. Here envd would, when the claim has ended. */
+    return raised ? error_set(err, ERROR_CONFLICT, "a full disk needs a start") : 0;
 }
 
 static int make_fill(struct claim *claim, struct error *err)

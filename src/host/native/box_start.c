@@ -36,6 +36,7 @@ struct start {
     int userns_fd;
     int root_fd;
     int fill_fd;
+    bool raised;           /* its disk is full, and has room for the start only */
     const char *top_layer; /* snapshot it begins with, or NULL */
     struct box_places places;
 };
@@ -67,12 +68,13 @@ static int make_record(struct start *start, struct error *err)
 }
 
 int box_make_disk(struct boxes *all, const struct box_spec *spec, const char *top_layer,
-                  int *out_fd, struct error *err)
+                  int *out_fd, bool *out_raised, struct error *err)
 {
     uint64_t limit = spec->limits.disk_bytes;
 
+    *out_raised = false;
     if (spec->keep_disk)
-        return disk_box_reopen(all->disk, spec->id, limit, out_fd, err);
+        return disk_box_reopen(all->disk, spec->id, limit, out_fd, out_raised, err);
     if (spec->source[0])
         return box_copy_disk(all, spec, out_fd, err);
     if (top_layer)
@@ -83,7 +85,8 @@ int box_make_disk(struct boxes *all, const struct box_spec *spec, const char *to
 /* That of a blank one waits to be claimed, as it does itself. */
 static int make_disk(struct start *start, struct error *err)
 {
-    return box_make_disk(start->all, start->spec, start->top_layer, &start->disk_fd, err);
+    return box_make_disk(start->all, start->spec, start->top_layer, &start->disk_fd, &start->raised,
+                         err);
 }
 
 static int make_fill(struct start *start, struct error *err)
@@ -438,6 +441,8 @@ int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *o
     if (spec->background)
         set_nice(0, BACKGROUND_NICE);
     r = run_steps(&start, err);
+    if (r == 0 && start.raised)
+        r = disk_box_limit(all->disk, spec->id, spec->limits.disk_bytes, err);
     if (spec->background)
         set_nice(0, 0);
     filling = start.fill_fd >= 0;
