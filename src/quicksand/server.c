@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/parts.h"
 #include "base/spool.h"
+#include "base/thread.h"
 #include "domain/account/account.h"
 #include "domain/account/api_key.h"
 #include "domain/account/signin.h"
@@ -106,7 +107,7 @@ struct server {
 struct edge {
     struct server *server;
     size_t index;
-    pthread_t thread;
+    struct thread thread;
     struct loop *loop;
     struct http_server *http, *https; /* the latter may be NULL */
     struct engine_dialer *dialer;
@@ -214,12 +215,11 @@ static int edge_listen(struct edge *edge, struct error *err)
     return edge->server->tls ? edge_listen_tls(edge, &http, err) : 0;
 }
 
-static void *edge_run(void *arg)
+static void edge_run(void *arg)
 {
     struct edge *edge = arg;
 
     loop_run(edge->loop);
-    return NULL;
 }
 
 static int open_store(struct server *server, struct error *err)
@@ -458,8 +458,9 @@ static int open_edges(struct server *server, struct error *err)
         if (edge_listen(&server->edges[i], err) < 0)
             return -1;
     for (size_t i = 0; i < server->fds.loops; i++)
-        if (pthread_create(&server->edges[i].thread, NULL, edge_run, &server->edges[i]) != 0)
-            return error_set(err, ERROR_INTERNAL, "cannot start an edge thread");
+        if (thread_start(&server->edges[i].thread, "edge", THREAD_STACK_DEFAULT, edge_run,
+                         &server->edges[i], err) < 0)
+            return -1;
     return 0;
 }
 
@@ -510,7 +511,7 @@ static void stop(struct server *server)
     sandboxes_hurry(server->sandboxes);
     for (size_t i = 0; i < server->fds.loops; i++) {
         loop_stop(server->edges[i].loop);
-        (void)pthread_join(server->edges[i].thread, NULL);
+        thread_join(&server->edges[i].thread);
     }
     if (runtime_service_close(server->runtime) < 0) {
         /* What was acknowledged is stored; what runs in sandboxes goes on without us. */

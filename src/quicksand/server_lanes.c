@@ -2,12 +2,12 @@
  * a lane whose requests wait for somebody else. */
 #include "quicksand/server_lanes.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "protocol/loop/workers.h"
 
 enum {
@@ -71,7 +71,7 @@ void server_lanes_close(struct server_lanes *lanes)
     workers_free(lanes->wake);
 }
 
-static void *stop_watch(void *arg)
+static void stop_watch(void *arg)
 {
     int64_t limit_ms = (int64_t)(intptr_t)arg;
     struct timespec left = {.tv_sec = limit_ms / 1000, .tv_nsec = limit_ms % 1000 * 1000000};
@@ -88,8 +88,6 @@ static void *stop_watch(void *arg)
 
 void server_stop_within(uint32_t limit_ms)
 {
-    pthread_t thread;
-
-    if (pthread_create(&thread, NULL, stop_watch, (void *)(intptr_t)limit_ms) == 0)
-        (void)pthread_detach(thread);
+    (void)thread_start_detached("stop", THREAD_STACK_DEFAULT, stop_watch,
+                                (void *)(intptr_t)limit_ms, NULL);
 }

@@ -2,7 +2,6 @@
 #include "quicksand/server_tls.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -12,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "host/warden/warden.h"
 #include "protocol/tls/tls.h"
 
@@ -23,8 +23,7 @@ enum { TOLD_MAX = 3000 };
 struct server_tls {
     int channel;
     struct tls_context *context;
-    pthread_t thread;
-    bool has_thread;
+    struct thread thread;
 };
 
 /* 1: a bundle, 0: the warden is gone. */
@@ -84,7 +83,7 @@ static void take_over(struct server_tls *tls, struct str bundle)
     (void)fd_send(tls->channel, answer.p, answer.len, NULL, 0);
 }
 
-static void *run(void *arg)
+static void run(void *arg)
 {
     struct server_tls *tls = arg;
     int r;
@@ -101,7 +100,6 @@ static void *run(void *arg)
             (void)fd_send(tls->channel, err.message, strlen(err.message), NULL, 0);
         forget(&bundle);
     } while (r != 0);
-    return NULL;
 }
 
 int server_tls_open(int channel_consume, struct server_tls **out, struct error *err)
@@ -120,13 +118,12 @@ int server_tls_open(int channel_consume, struct server_tls **out, struct error *
     if (r > 0)
         r = tls_context_new(PROTOCOLS, buf_str(&bundle), &tls->context, err);
     forget(&bundle);
-    if (r == 0 && pthread_create(&tls->thread, NULL, run, tls) != 0)
-        r = error_set(err, ERROR_INTERNAL, "cannot start a thread");
+    if (r == 0)
+        r = thread_start(&tls->thread, "tls", THREAD_STACK_DEFAULT, run, tls, err);
     if (r < 0) {
         server_tls_close(tls);
         return error_prefix(err, "certificates for --listen-tls");
     }
-    tls->has_thread = true;
     log_certificates(tls->context, &told);
     log_info("tls", "records are made by %s", tls_kernel() ? "the kernel" : "OpenSSL");
     *out = tls;
@@ -152,8 +149,7 @@ void server_tls_close(struct server_tls *tls)
     if (!tls)
         return;
     (void)shutdown(tls->channel, SHUT_RDWR);
-    if (tls->has_thread)
-        (void)pthread_join(tls->thread, NULL);
+    thread_join(&tls->thread);
     close_fd(&tls->channel);
     tls_context_free(tls->context);
     free(tls);

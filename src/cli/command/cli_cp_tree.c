@@ -5,14 +5,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/path.h"
+#include "base/thread.h"
 #include "cli/command/cli_cp_pack.h"
 #include "cli/core/cli_progress.h"
 #include "cli/core/cli_runtime.h"
@@ -79,22 +78,20 @@ static char *rename_entry(void *arg, const char *entry)
     return cli_cp_tree_name(end->tree, entry, end->name);
 }
 
-static void *write_all(void *arg)
+static void write_all(void *arg)
 {
     struct end *end = arg;
 
     end->rc = cli_cp_pack_write(&end->pack, end->tree->from, end->tree->count, end->fd, &end->err);
     (void)close(end->fd);
-    return NULL;
 }
 
-static void *read_all(void *arg)
+static void read_all(void *arg)
 {
     struct end *end = arg;
 
     end->rc = cli_cp_pack_read(&end->pack, end->fd, rename_entry, end, &end->err);
     (void)close(end->fd);
-    return NULL;
 }
 
 char *cli_cp_tree_name(const struct cli_cp_tree *tree, const char *entry, const char *name)
@@ -159,21 +156,18 @@ static int run_both(struct end *end, char *const *argv, int argc, int as)
 {
     int fds[2], status;
     bool up = as == STDIN_FILENO;
-    pthread_t thread;
-    sigset_t all, old;
+    struct thread thread = {0};
 
     if (open_pipe(fds, &end->err) < 0)
         return cli_fail(&end->err);
     end->fd = up ? fds[1] : fds[0];
     end->pack.progress = end->tree->cli->json ? NULL : cli_progress_start("files");
     cli_progress_expect(end->pack.progress, end->pack.expected);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (pthread_create(&thread, NULL, up ? write_all : read_all, end) != 0)
-        return cli_fail((struct error[]){{.message = "no thread for the archive"}});
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (thread_start(&thread, "archive", THREAD_STACK_DEFAULT, up ? write_all : read_all, end,
+                     &end->err) < 0)
+        return cli_fail(&end->err);
     status = run_inside(end->tree, argv, argc, up ? fds[0] : fds[1], as);
-    (void)pthread_join(thread, NULL);
+    thread_join(&thread);
     cli_progress_end(end->pack.progress);
     /* Whose end broke first is not told by the pipe: a failure inside has been told already. */
     if (end->rc < 0 && !(up && end->err.errnum == EPIPE) &&

@@ -8,7 +8,6 @@
  * command has ended: it may be blocked in read(). When we go, the server ends the command. */
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -18,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/encode.h"
 #include "base/fd.h"
+#include "base/thread.h"
 #include "cli/core/cli_runtime.h"
 #include "cli/core/cli_table.h"
 #include "cli/core/cli_v1.h"
@@ -135,7 +135,7 @@ static void close_input(const struct input *input)
     (void)cli_call(&input->server, "POST", input->path, body, NULL, NULL, &ignored);
 }
 
-static void *forward_input(void *arg)
+static void forward_input(void *arg)
 {
     struct input *input = arg;
     auto_free char *bytes = xmalloc(INPUT_SIZE);
@@ -151,23 +151,20 @@ static void *forward_input(void *arg)
     cli_server_done(&input->server);
     free(input->path);
     free(input);
-    return NULL;
 }
 
 static void start_input(const struct running *running)
 {
     const struct cli_runtime *run = running->run;
     struct input *input = xcalloc(1, sizeof(*input));
-    pthread_t thread;
+    struct error err;
 
     input->server = run->cli->server;
     input->server.key = xstrdup(run->cli->server.key);
     input->path = cli_v1_path("sandboxes", run->id, "processes", running->process_id, "input");
-    if (pthread_create(&thread, NULL, forward_input, input) == 0) {
-        (void)pthread_detach(thread);
+    if (thread_start_detached("input", THREAD_STACK_DEFAULT, forward_input, input, &err) == 0)
         return;
-    }
-    (void)fprintf(stderr, "quicksand: no thread for the input; the command gets none\n");
+    warn("passing the input on", &err);
     cli_server_done(&input->server);
     free(input->path);
     free(input);

@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/thread.h"
 #include "cli/command/cli_udp.h"
 #include "cli/core/cli_internal.h"
 #include "cli/core/cli_names.h"
@@ -42,7 +42,7 @@ struct connection {
     int fd;
 };
 
-static void *serve(void *arg)
+static void serve(void *arg)
 {
     struct connection *connection = arg;
     struct forward *forward = connection->forward;
@@ -57,14 +57,11 @@ static void *serve(void *arg)
     (void)close(connection->fd);
     free(connection);
     atomic_fetch_sub(&forward->open, 1);
-    return NULL;
 }
 
 static void start(struct forward *forward, const struct port *port)
 {
     struct connection *connection = xcalloc(1, sizeof(*connection));
-    pthread_attr_t attr;
-    pthread_t thread;
     int one = 1;
 
     *connection = (struct connection){
@@ -77,16 +74,12 @@ static void start(struct forward *forward, const struct port *port)
         return;
     }
     (void)setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    (void)pthread_attr_setstacksize(&attr, STACK_SIZE);
     atomic_fetch_add(&forward->open, 1);
-    if (pthread_create(&thread, &attr, serve, connection) != 0) {
+    if (thread_start_detached("forward", STACK_SIZE, serve, connection, NULL) < 0) {
         atomic_fetch_sub(&forward->open, 1);
         (void)close(connection->fd);
         free(connection);
     }
-    (void)pthread_attr_destroy(&attr);
 }
 
 /* "[LOCAL:]PORT[/udp]"; LOCAL 0 = any that is free. */

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/id.h"
+#include "base/thread.h"
 #include "cli/command/cli_mcp.h"
 #include "cli/core/cli_internal.h"
 #include "protocol/json/json_shape.h"
@@ -176,7 +177,7 @@ static int pass(struct passage *passage, struct error *err)
                : pass_json(passage, &stream, err);
 }
 
-static void *run_passage(void *arg)
+static void run_passage(void *arg)
 {
     struct passage *passage = arg;
     struct bridge *bridge = passage->bridge;
@@ -196,7 +197,6 @@ static void *run_passage(void *arg)
     bridge->running--;
     (void)pthread_cond_signal(&bridge->changed);
     (void)pthread_mutex_unlock(&bridge->lock);
-    return NULL;
 }
 
 /* ---- lines ---- */
@@ -213,7 +213,6 @@ static void start(struct bridge *bridge, struct str line)
 {
     struct passage *passage = xcalloc(1, sizeof(*passage));
     struct error err = {0};
-    pthread_t thread;
 
     passage->bridge = bridge;
     passage->line = str_dup(line);
@@ -228,10 +227,8 @@ static void start(struct bridge *bridge, struct str line)
     (void)pthread_mutex_lock(&bridge->lock);
     bridge->running++;
     (void)pthread_mutex_unlock(&bridge->lock);
-    if (pthread_create(&thread, NULL, run_passage, passage) == 0)
-        (void)pthread_detach(thread);
-    else
-        (void)run_passage(passage);
+    if (thread_start_detached("message", THREAD_STACK_DEFAULT, run_passage, passage, NULL) < 0)
+        run_passage(passage);
 }
 
 /* Whole lines of what came; the rest stays. A line that is too long is told and left out. */

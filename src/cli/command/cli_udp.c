@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/list.h"
+#include "base/thread.h"
 #include "cli/core/cli_raw.h"
 
 enum { SENDERS_MAX = 256, IDLE_MS = 60 * 1000, DATAGRAM_MAX = 65507, STACK_SIZE = 512 * 1024 };
@@ -98,7 +99,7 @@ static void forget(struct sender *sender)
     free(sender);
 }
 
-static void *serve(void *arg)
+static void serve(void *arg)
 {
     struct sender *sender = arg;
     struct cli_udp *udp = sender->udp;
@@ -110,7 +111,6 @@ static void *serve(void *arg)
         (void)fprintf(stderr, "quicksand: port %u/udp: %s\n", udp->port, err.message);
     http_call_done(&stream);
     forget(sender);
-    return NULL;
 }
 
 /* Under the lock. */
@@ -133,9 +133,6 @@ static struct sender *add(struct cli_udp *udp, const struct sockaddr_storage *ad
                           socklen_t size)
 {
     struct sender *sender = xcalloc(1, sizeof(*sender));
-    pthread_attr_t attr;
-    pthread_t thread;
-    bool ok;
 
     sender->udp = udp;
     sender->address = *address;
@@ -147,12 +144,7 @@ static struct sender *add(struct cli_udp *udp, const struct sockaddr_storage *ad
     }
     list_push_back(&udp->senders, &sender->node);
     udp->count++;
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    (void)pthread_attr_setstacksize(&attr, STACK_SIZE);
-    ok = pthread_create(&thread, &attr, serve, sender) == 0;
-    (void)pthread_attr_destroy(&attr);
-    if (ok)
+    if (thread_start_detached("udp", STACK_SIZE, serve, sender, NULL) == 0)
         return sender;
     list_remove(&sender->node);
     udp->count--;

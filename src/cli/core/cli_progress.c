@@ -1,28 +1,23 @@
 #include "cli/core/cli_progress.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/size.h"
+#include "base/thread.h"
 #include "cli/core/cli_screen.h"
 
-enum { FIRST_MS = 300, EACH_MS = 200 };
+enum { FIRST_US = 300 * 1000, EACH_US = 200 * 1000 };
 
 struct cli_progress {
     const char *what;
     _Atomic uint64_t items, bytes, expected;
     int64_t begin_us;
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t ended;
-    bool end;
+    struct thread thread;
 };
 
 void cli_progress_text(const char *what, uint64_t items, uint64_t bytes, uint64_t expected,
@@ -53,68 +48,28 @@ static void show(struct cli_progress *progress)
     (void)fprintf(stderr, "\r%s\033[K", text);
 }
 
-static struct timespec in_ms(int64_t ms)
-{
-    struct timespec at;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += ms / 1000;
-    at.tv_nsec += ms % 1000 * 1000000;
-    if (at.tv_nsec >= 1000000000) {
-        at.tv_sec++;
-        at.tv_nsec -= 1000000000;
-    }
-    return at;
-}
-
-static void *show_again(void *arg)
+static void show_again(void *arg)
 {
     struct cli_progress *progress = arg;
-    struct timespec next = in_ms(FIRST_MS);
-    bool shown = false;
+    int64_t wait_us = FIRST_US;
 
-    (void)pthread_mutex_lock(&progress->lock);
-    while (!progress->end) {
-        if (pthread_cond_timedwait(&progress->ended, &progress->lock, &next) == 0)
-            continue;
+    for (; thread_wait_until(&progress->thread, clock_mono_us() + wait_us); wait_us = EACH_US)
         show(progress);
-        shown = true;
-        next = in_ms(EACH_MS);
-    }
-    (void)pthread_mutex_unlock(&progress->lock);
-    if (shown)
+    if (wait_us == EACH_US) /* something was shown */
         (void)fprintf(stderr, "\r\033[K");
-    return NULL;
-}
-
-static void init_cond(pthread_cond_t *cond)
-{
-    pthread_condattr_t attributes;
-
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(cond, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
 }
 
 struct cli_progress *cli_progress_start(const char *what)
 {
     struct cli_progress *progress;
-    sigset_t all, old;
-    int rc;
 
     if (!cli_screen_is(STDERR_FILENO))
         return NULL;
     progress = xcalloc(1, sizeof(*progress));
     progress->what = what;
     progress->begin_us = clock_mono_us();
-    (void)pthread_mutex_init(&progress->lock, NULL);
-    init_cond(&progress->ended);
-    (void)sigfillset(&all); /* signals are for whoever works */
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&progress->thread, NULL, show_again, progress);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc == 0)
+    if (thread_start(&progress->thread, "progress", THREAD_STACK_DEFAULT, show_again, progress,
+                     NULL) == 0)
         return progress;
     free(progress);
     return NULL;
@@ -138,12 +93,6 @@ void cli_progress_end(struct cli_progress *progress)
 {
     if (!progress)
         return;
-    (void)pthread_mutex_lock(&progress->lock);
-    progress->end = true;
-    (void)pthread_cond_signal(&progress->ended);
-    (void)pthread_mutex_unlock(&progress->lock);
-    (void)pthread_join(progress->thread, NULL);
-    (void)pthread_cond_destroy(&progress->ended);
-    (void)pthread_mutex_destroy(&progress->lock);
+    thread_stop(&progress->thread);
     free(progress);
 }

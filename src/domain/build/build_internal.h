@@ -14,6 +14,7 @@
 #include "base/cond.h"
 #include "base/id.h"
 #include "base/list.h"
+#include "base/thread.h"
 #include "domain/build/build.h"
 #include "domain/build/recipe.h"
 #include "domain/sandbox/sandbox_internal.h"
@@ -46,8 +47,8 @@ struct builds {
     struct list turns;     /* what is being made for several builds: build_turn.c */
     pthread_cond_t turned; /* something of it has ended */
     bool stopping;
-    pthread_t threads[BUILD_THREADS_MAX], keeper;
-    size_t thread_count;
+    struct thread threads[BUILD_THREADS_MAX];
+    pthread_t keeper;
     bool has_keeper;
 };
 
@@ -189,8 +190,8 @@ struct stage {
     const struct recipe_stage *recipe;
     size_t index;
     enum stage_state state; /* guarded by build.lock */
-    bool needed, has_thread;
-    pthread_t thread;
+    bool needed;
+    struct thread thread;
     struct arena arena;
 
     /* What holds after the steps so far. */

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "domain/build/build_internal.h"
 #include "domain/sandbox/sandbox_layers.h"
 
@@ -79,7 +80,7 @@ static bool await_others(struct build *build, struct stage *stage)
     return ok;
 }
 
-static void *work(void *arg)
+static void work(void *arg)
 {
     struct stage *stage = arg;
     struct build *build = stage->build;
@@ -91,7 +92,6 @@ static void *work(void *arg)
     stage->state = r < 0 ? STAGE_FAILED : STAGE_DONE;
     (void)pthread_cond_broadcast(&build->changed);
     (void)pthread_mutex_unlock(&build->lock);
-    return NULL;
 }
 
 /* The last one runs in this thread; by then all it needs is under way. */
@@ -104,14 +104,12 @@ static void run_stages(struct build *build)
 
         if (!stage->needed)
             continue;
-        stage->has_thread = pthread_create(&stage->thread, NULL, work, stage) == 0;
-        if (!stage->has_thread)
-            (void)work(stage);
+        if (thread_start(&stage->thread, "stage", THREAD_STACK_DEFAULT, work, stage, NULL) < 0)
+            work(stage);
     }
-    (void)work(last);
+    work(last);
     for (size_t i = 0; i < build->recipe.target; i++)
-        if (build->stages[i].has_thread)
-            (void)pthread_join(build->stages[i].thread, NULL);
+        thread_join(&build->stages[i].thread);
 }
 
 static void make_stages(struct build *build)

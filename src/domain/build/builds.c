@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "base/thread.h"
 #include "domain/build/build_internal.h"
 
 enum {
@@ -111,7 +112,7 @@ static void work_at(struct builds *all, struct build *build)
         build_free(build);
 }
 
-static void *work(void *arg)
+static void work(void *arg)
 {
     struct builds *all = arg;
     struct build *build;
@@ -128,7 +129,6 @@ static void *work(void *arg)
         (void)pthread_mutex_lock(&all->lock);
     }
     (void)pthread_mutex_unlock(&all->lock);
-    return NULL;
 }
 
 /* With the lock held. */
@@ -329,11 +329,9 @@ static void set_defaults(struct builds_config *config)
 
 static int start_threads(struct builds *all, struct error *err)
 {
-    for (size_t i = 0; i < all->config.max; i++) {
-        if (pthread_create(&all->threads[i], NULL, work, all) != 0)
-            return error_set(err, ERROR_INTERNAL, "cannot start a thread for builds");
-        all->thread_count++;
-    }
+    for (size_t i = 0; i < all->config.max; i++)
+        if (thread_start(&all->threads[i], "build", THREAD_STACK_DEFAULT, work, all, err) < 0)
+            return -1;
     if (pthread_create(&all->keeper, NULL, keep, all) != 0)
         return error_set(err, ERROR_INTERNAL, "cannot start a thread for builds");
     all->has_keeper = true;
@@ -405,8 +403,8 @@ void builds_close(struct builds *all)
     if (!all)
         return;
     stop_all(all);
-    for (size_t i = 0; i < all->thread_count; i++)
-        (void)pthread_join(all->threads[i], NULL);
+    for (size_t i = 0; i < BUILD_THREADS_MAX; i++)
+        thread_join(&all->threads[i]);
     if (all->has_keeper)
         (void)pthread_join(all->keeper, NULL);
     while ((at = list_pop_front(&all->queue)))

@@ -26,6 +26,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "base/thread.h"
 #include "domain/network/network_refusal.h"
 #include "protocol/json/json_shape.h"
 
@@ -63,7 +64,7 @@ struct sent_result {
 struct egress_link {
     char *path;
     char *authority; /* its line, or NULL */
-    pthread_t thread;
+    struct thread thread;
     struct network_log *log;
     bool started;
     atomic_bool closing;
@@ -577,7 +578,7 @@ static void serve(struct egress_link *link, int fd)
     (void)pthread_mutex_unlock(&link->lock);
 }
 
-static void *run(void *arg)
+static void run(void *arg)
 {
     struct egress_link *link = arg;
 
@@ -591,7 +592,6 @@ static void *run(void *arg)
             (void)cond_wait_ms(&link->changed, &link->lock, AGAIN_MS);
         (void)pthread_mutex_unlock(&link->lock);
     }
-    return NULL;
 }
 
 struct egress_link *egress_link_open(const char *path)
@@ -629,7 +629,7 @@ void egress_link_start(struct egress_link *link)
     (void)pthread_mutex_lock(&link->lock);
     link->started = true;
     (void)pthread_mutex_unlock(&link->lock);
-    if (pthread_create(&link->thread, NULL, run, link) != 0)
+    if (thread_start(&link->thread, "egress", THREAD_STACK_DEFAULT, run, link, NULL) < 0)
         abort();
 }
 
@@ -645,8 +645,7 @@ void egress_link_close(struct egress_link *link)
         (void)shutdown(link->fd, SHUT_RDWR);
     (void)pthread_cond_broadcast(&link->changed);
     (void)pthread_mutex_unlock(&link->lock);
-    if (link->started)
-        (void)pthread_join(link->thread, NULL);
+    thread_join(&link->thread);
     map_for_each (&link->entries, at)
         entry_free(at->value);
     map_done(&link->entries);

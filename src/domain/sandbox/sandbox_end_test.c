@@ -177,7 +177,6 @@ TEST(what_ends_slowly_is_stopped_until_it_has_ended)
 static void stop_expiry(struct env *env)
 {
     expire_stop(env->all);
-    env->all->expire_thread_count = 0;
 }
 
 static void start_expiry(struct env *env)

@@ -2,6 +2,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_life.h"
 #include "domain/sandbox/sandbox_table.h"
@@ -50,7 +51,7 @@ static bool stopping(struct sandboxes *all)
     return stop;
 }
 
-static void *events_run(void *arg)
+static void events_run(void *arg)
 {
     struct sandboxes *all = arg;
 
@@ -70,21 +71,14 @@ static void *events_run(void *arg)
             (void)nanosleep(&pause, NULL);
         }
     }
-    return NULL;
 }
 
 int events_start(struct sandboxes *all, struct error *err)
 {
-    int errnum = pthread_create(&all->event_thread, NULL, events_run, all);
-
-    if (errnum)
-        return error_set_errno(err, errnum, "start the event thread");
-    all->has_event_thread = true;
-    return 0;
+    return thread_start(&all->event_thread, "events", THREAD_STACK_DEFAULT, events_run, all, err);
 }
 
 void events_stop(struct sandboxes *all)
 {
-    if (all->has_event_thread)
-        (void)pthread_join(all->event_thread, NULL);
+    thread_join(&all->event_thread);
 }

@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_life.h"
 #include "domain/sandbox/sandbox_table.h"
@@ -124,7 +125,7 @@ static void end_first(struct sandboxes *all, int64_t now)
         (void)pthread_cond_broadcast(&all->settled);
 }
 
-static void *expire_run(void *arg)
+static void expire_run(void *arg)
 {
     struct sandboxes *all = arg;
 
@@ -140,18 +141,14 @@ static void *expire_run(void *arg)
             (void)cond_wait_us(&all->due, &all->lock, time_to_wait(all, now));
     }
     (void)pthread_mutex_unlock(&all->lock);
-    return NULL;
 }
 
 int expire_start(struct sandboxes *all, struct error *err)
 {
-    for (size_t i = 0; i < EXPIRE_THREADS; i++) {
-        int errnum = pthread_create(&all->expire_threads[i], NULL, expire_run, all);
-
-        if (errnum)
-            return error_set_errno(err, errnum, "start the expiry threads");
-        all->expire_thread_count++;
-    }
+    for (size_t i = 0; i < EXPIRE_THREADS; i++)
+        if (thread_start(&all->expire_threads[i], "expire", THREAD_STACK_DEFAULT, expire_run, all,
+                         err) < 0)
+            return -1;
     return 0;
 }
 
@@ -161,8 +158,8 @@ void expire_stop(struct sandboxes *all)
     all->stopping = true;
     (void)pthread_cond_broadcast(&all->due);
     (void)pthread_mutex_unlock(&all->lock);
-    for (size_t i = 0; i < all->expire_thread_count; i++)
-        (void)pthread_join(all->expire_threads[i], NULL);
+    for (size_t i = 0; i < EXPIRE_THREADS; i++)
+        thread_join(&all->expire_threads[i]);
 }
 
 void expire_wait_settled(struct sandboxes *all, int64_t timeout_us)

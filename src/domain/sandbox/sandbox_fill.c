@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_room.h"
@@ -231,7 +232,7 @@ static int fill(struct sandboxes *all, struct box_spec *spec, const char *setup,
 }
 
 /* The second thread. What fails is left to the first one, which tries again. */
-static void *help_run(void *arg)
+static void help_run(void *arg)
 {
     struct sandboxes *all = arg;
     struct warm *warm = &all->warm;
@@ -250,10 +251,9 @@ static void *help_run(void *arg)
                !scarce || fill(all, &spec, setup, true, &err) < 0;
     }
     (void)pthread_mutex_unlock(&warm->lock);
-    return NULL;
 }
 
-static void *fill_run(void *arg)
+static void fill_run(void *arg)
 {
     struct sandboxes *all = arg;
     struct warm *warm = &all->warm;
@@ -301,21 +301,16 @@ static void *fill_run(void *arg)
         }
     }
     (void)pthread_mutex_unlock(&warm->lock);
-    return NULL;
 }
 
 int fill_start(struct sandboxes *all, struct error *err)
 {
-    static void *(*const runs[WARM_THREADS])(void *) = {fill_run, help_run};
-    struct warm *warm = &all->warm;
+    static thread_fn *const runs[WARM_THREADS] = {fill_run, help_run};
 
-    for (; warm->thread_count < WARM_THREADS; warm->thread_count++) {
-        size_t i = warm->thread_count;
-        int errnum = pthread_create(&warm->threads[i], NULL, runs[i], all);
-
-        if (errnum)
-            return error_set_errno(err, errnum, "start the warm pool");
-    }
+    for (size_t i = 0; i < WARM_THREADS; i++)
+        if (thread_start(&all->warm.threads[i], "warm", THREAD_STACK_DEFAULT, runs[i], all, err) <
+            0)
+            return -1;
     return 0;
 }
 
@@ -326,7 +321,6 @@ void fill_stop(struct warm *warm)
     (void)pthread_cond_signal(&warm->changed);
     (void)pthread_cond_signal(&warm->scarce);
     (void)pthread_mutex_unlock(&warm->lock);
-    for (size_t i = 0; i < warm->thread_count; i++)
-        (void)pthread_join(warm->threads[i], NULL);
-    warm->thread_count = 0;
+    for (size_t i = 0; i < WARM_THREADS; i++)
+        thread_join(&warm->threads[i]);
 }

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_layers.h"
 #include "domain/sandbox/sandbox_life.h"
@@ -42,28 +43,13 @@ static int make_one(struct forks *forks, struct fork_result *result)
     return 0;
 }
 
-static void *make_some(void *arg)
+static void make_some(void *arg)
 {
     struct forks *forks = arg;
     size_t i;
 
     while ((i = atomic_fetch_add(&forks->next, 1)) < forks->request->count)
         forks->results[i].ok = make_one(forks, &forks->results[i]) == 0;
-    return NULL;
-}
-
-/* The caller's thread is one of them, so that it also works when no other can be started. */
-static void make_all(struct forks *forks)
-{
-    pthread_t threads[THREADS_MAX];
-    size_t count = 0;
-
-    while (count + 1 < THREADS_MAX && count + 1 < forks->request->count &&
-           pthread_create(&threads[count], NULL, make_some, forks) == 0)
-        count++;
-    (void)make_some(forks);
-    for (size_t i = 0; i < count; i++)
-        (void)pthread_join(threads[i], NULL);
 }
 
 static void run_child(struct sandboxes *all, const struct store_sandbox *row,
@@ -139,7 +125,8 @@ int sandbox_fork(struct sandboxes *all, struct str team_id, struct str id,
     forks.layers = sealed.layers;
     forks.results = *out_results;
     (void)pthread_mutex_init(&forks.lock, NULL);
-    make_all(&forks);
+    thread_crew("fork", request->count < THREADS_MAX ? request->count : THREADS_MAX, make_some,
+                &forks);
     (void)pthread_mutex_destroy(&forks.lock);
     layers_unpin(all, &sealed.pin);
     layers_collect_soon(all); /* in case that none succeeded */

@@ -16,6 +16,7 @@
 #include "base/cond.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "base/thread.h"
 #include "domain/network/network_peers.h"
 #include "domain/sandbox/sandbox.h"
 #include "domain/sandbox/sandbox_history.h"
@@ -179,9 +180,7 @@ struct sandboxes {
     pthread_cond_t due;     /* the schedule changed */
     pthread_cond_t settled; /* condemned became 0 */
     pthread_cond_t moved;   /* some sandbox has no owner any more */
-    pthread_t expire_threads[EXPIRE_THREADS], event_thread;
-    size_t expire_thread_count;
-    bool has_event_thread;
+    struct thread expire_threads[EXPIRE_THREADS], event_thread;
 
     struct warm warm;
     struct layers layers;

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "domain/sandbox/sandbox_internal.h"
 
 struct settling {
@@ -75,7 +76,7 @@ static int stop_yielding(struct settling *settling, struct error *err)
     return engine->ops->limit(engine, box->id, &box->limits, err);
 }
 
-static void *settle(void *arg)
+static void settle(void *arg)
 {
     struct settling *settling = arg;
     struct sandboxes *all = settling->all;
@@ -102,7 +103,6 @@ static void *settle(void *arg)
     (void)pthread_cond_broadcast(&all->warm.changed);
     (void)pthread_mutex_unlock(&all->warm.lock);
     settling_free(settling);
-    return NULL;
 }
 
 void settle_box(struct sandboxes *all, const struct box_spec *spec, struct str setup,
@@ -110,9 +110,6 @@ void settle_box(struct sandboxes *all, const struct box_spec *spec, struct str s
 {
     struct settling *settling = xcalloc(1, sizeof(*settling));
     struct warm *warm = &all->warm;
-    pthread_attr_t attr;
-    pthread_t thread;
-    int errnum;
 
     *settling = (struct settling){.all = all, .box = box, .spec = *spec, .setup = str_dup(setup)};
     (void)pthread_mutex_lock(&warm->lock);
@@ -120,11 +117,7 @@ void settle_box(struct sandboxes *all, const struct box_spec *spec, struct str s
     list_push_back(&warm->settling, &settling->link);
     warm->settling_count++;
     (void)pthread_mutex_unlock(&warm->lock);
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    errnum = pthread_create(&thread, &attr, settle, settling);
-    (void)pthread_attr_destroy(&attr);
-    if (!errnum)
+    if (thread_start_detached("settle", THREAD_STACK_DEFAULT, settle, settling, NULL) == 0)
         return;
     warm_failed(all, spec, setup, box);
     (void)pthread_mutex_lock(&warm->lock);

@@ -317,7 +317,7 @@ void warm_drop_layer(struct sandboxes *all, const char *layer)
 
 void warm_kick(struct sandboxes *all)
 {
-    if (all->warm.thread_count == 0)
+    if (!all->warm.threads[0].started)
         return;
     (void)pthread_mutex_lock(&all->warm.lock);
     (void)pthread_cond_signal(&all->warm.changed);

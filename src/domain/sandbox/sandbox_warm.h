@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/list.h"
+#include "base/thread.h"
 #include "domain/sandbox/sandbox_setup.h"
 #include "host/engine/engine.h"
 
@@ -56,8 +57,7 @@ struct warm {
     int64_t quiet_until_us; /* a create is being answered; fill up later */
     atomic_bool stopping;
     pthread_cond_t scarce; /* one thread cannot follow */
-    pthread_t threads[WARM_THREADS];
-    size_t thread_count;
+    struct thread threads[WARM_THREADS];
 };
 
 int warm_start(struct sandboxes *all, struct error *err);

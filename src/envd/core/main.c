@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -182,20 +181,6 @@ static void watch_children(struct envd *envd, uv_signal_t *signal)
         log_warn("envd", "cannot become a subreaper: errno %d", errno);
 }
 
-/* From the start: later, programs inside may have used up all processes they may have. Signals are for
- * the loop's thread. */
-static struct workers *start_worker(void)
-{
-    struct workers *workers;
-    sigset_t all, before;
-
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_BLOCK, &all, &before);
-    workers = workers_new(1, ENVD_REMOVALS_MAX);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return workers;
-}
-
 static void start_statfs(int fd)
 {
     int r = fd >= 0 ? statfs_answer_start(fd) : 0;
@@ -274,7 +259,8 @@ int main(int argc, char **argv)
     start_statfs(options.statfs_fd);
     envd.loop = loop_new();
     envd.mem_bytes = options.mem_bytes;
-    envd.workers = start_worker();
+    /* From the start: later, programs inside may have used up all processes they may have. */
+    envd.workers = workers_new(1, ENVD_REMOVALS_MAX);
     set_defaults(&envd.settings);
     if (options.token_fd >= 0 && !read_token(&envd.settings, options.token_fd))
         return 1;

@@ -16,7 +16,6 @@
 #include <linux/capability.h>
 #include <linux/openat2.h>
 #include <linux/seccomp.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +28,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/statfs_mark.h"
+#include "base/thread.h"
 #include "envd/files/guest_stat.h"
 #include "envd/view/disk_use.h"
 
@@ -273,7 +273,7 @@ static bool answer(const struct seccomp_notif *call)
            pwrite(mem_fd, &numbers, sizeof(numbers), (off_t)call->data.args[1]) == sizeof(numbers);
 }
 
-static void *answer_all(void *unused)
+static void answer_all(void *unused)
 {
     (void)unused;
     for (;;) {
@@ -293,7 +293,6 @@ static void *answer_all(void *unused)
     }
     log_error("envd", "cannot answer statfs any more: errno %d", errno);
     close_fd(&notify_fd);
-    return NULL;
 }
 
 /* Nobody asks at that time. */
@@ -304,21 +303,15 @@ int statfs_answer_renew(void)
 
 int statfs_answer_start(int notify_fd_consume)
 {
-    pthread_t thread;
-    sigset_t all, before;
+    struct error err;
     int r;
 
     notify_fd = notify_fd_consume;
     r = guest_stat("/", true, &root);
     (void)syscall(SYS_ioctl, notify_fd, SECCOMP_IOCTL_NOTIF_SET_FLAGS, NOTIFY_SYNC_WAKE_UP);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_BLOCK, &all, &before);
-    if (r == 0)
-        r = -pthread_create(&thread, NULL, answer_all, NULL);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (r == 0 && thread_start_detached("statfs", THREAD_STACK_DEFAULT, answer_all, NULL, &err) < 0)
+        r = -err.errnum;
     if (r != 0)
         close_fd(&notify_fd);
-    else
-        (void)pthread_detach(thread);
     return r;
 }

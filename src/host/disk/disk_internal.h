@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
+#include "base/thread.h"
 #include "host/disk/disk.h"
 
 /* Subvolumes that are gone and whose quota groups may still be there, oldest first (disk_group.c). */
@@ -37,7 +38,7 @@ struct disk_spares {
     char making[DISK_SPARE_NAME_SIZE]; /* by the thread, now; "" = none */
     bool stopping;
     pid_t process; /* that has the thread; 0 = none yet */
-    pthread_t thread;
+    struct thread thread;
 };
 
 enum { DISK_FSID_SIZE = 37 };

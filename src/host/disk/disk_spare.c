@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/cond.h"
+#include "base/thread.h"
 #include "host/disk/disk_internal.h"
 
 enum { SPARE_NICE = 10, PAUSE_US = 5000 };
@@ -71,7 +72,7 @@ static void made(struct disk *disk, const char *layer, bool good)
     (void)disk_subvol_delete(disk, disk->spares_fd, layer, &ignored);
 }
 
-static void *run(void *arg)
+static void run(void *arg)
 {
     struct disk *disk = arg;
     struct disk_spares *spares = &disk->spares;
@@ -96,7 +97,6 @@ static void *run(void *arg)
         (void)pthread_cond_broadcast(&spares->changed);
     }
     (void)pthread_mutex_unlock(&spares->lock);
-    return NULL;
 }
 
 void disk_spare_open(struct disk *disk)
@@ -115,7 +115,7 @@ void disk_spare_close(struct disk *disk)
     (void)pthread_cond_broadcast(&spares->changed);
     (void)pthread_mutex_unlock(&spares->lock);
     if (spares->process == getpid())
-        (void)pthread_join(spares->thread, NULL);
+        thread_join(&spares->thread);
     for (size_t i = 0; i < spares->count; i++)
         (void)disk_subvol_delete(disk, disk->spares_fd, spares->list[i].layer, &ignored);
     (void)pthread_mutex_destroy(&spares->lock);
@@ -127,7 +127,8 @@ static bool has_thread(struct disk *disk)
 {
     struct disk_spares *spares = &disk->spares;
 
-    if (spares->process == 0 && pthread_create(&spares->thread, NULL, run, disk) == 0)
+    if (spares->process == 0 &&
+        thread_start(&spares->thread, "spares", THREAD_STACK_DEFAULT, run, disk, NULL) == 0)
         spares->process = getpid();
     return spares->process == getpid();
 }

@@ -9,14 +9,14 @@
 
 #include "base/clock.h"
 #include "base/cond.h"
+#include "base/thread.h"
 #include "host/native/box.h"
 
-enum { QUEUE_MAX = 256, ROOTS_MAX = 64, ROOTS_WAIT_MS = 200 };
+enum { QUEUE_MAX = 256, ROOTS_MAX = 64, ROOTS_WAIT_MS = 200, STACK_SIZE = 64 * 1024 };
 
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    pthread_t thread;
     pid_t process; /* whose thread it is: one that was forked off has none; atomic */
     int fds[QUEUE_MAX];
     size_t count;
@@ -61,7 +61,7 @@ static void wait_for_more(void)
         (void)pthread_cond_wait(&queue.changed, &queue.lock);
 }
 
-static void *run(void *unused)
+static void run(void *unused)
 {
     (void)unused;
     (void)pthread_mutex_lock(&queue.lock);
@@ -77,26 +77,18 @@ static void *run(void *unused)
             wait_for_more();
         }
     }
-    return NULL;
 }
 
 /* With the lock. */
 static bool has_thread(void)
 {
-    pthread_attr_t attr;
-    int r;
-
     if (queue.process == getpid())
         return true;
     cond_init(&queue.changed);
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    (void)pthread_attr_setstacksize(&attr, 64 * 1024);
-    r = pthread_create(&queue.thread, &attr, run, NULL);
-    (void)pthread_attr_destroy(&attr);
-    if (r == 0)
-        __atomic_store_n(&queue.process, getpid(), __ATOMIC_RELAXED);
-    return r == 0;
+    if (thread_start_detached("close", STACK_SIZE, run, NULL, NULL) < 0)
+        return false;
+    __atomic_store_n(&queue.process, getpid(), __ATOMIC_RELAXED);
+    return true;
 }
 
 /* A process that was forked off begins anew: whoever held the lock or waited is in the other one. */

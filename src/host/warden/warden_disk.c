@@ -1,11 +1,10 @@
 /* The thread that tends the disk pool: off every request's way, because moving a chunk takes its time. */
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
-#include "base/cond.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "host/disk/disk.h"
 #include "host/warden/warden_internal.h"
 
@@ -71,43 +70,22 @@ static void tend(struct warden *warden, struct told *told)
     }
 }
 
-static void *run(void *arg)
+static void run(void *arg)
 {
     struct warden *warden = arg;
     struct told told = {0};
-    bool stop = false;
 
-    while (!stop) {
+    do
         tend(warden, &told);
-        (void)pthread_mutex_lock(&warden->lock);
-        if (!warden->disk_stop)
-            (void)cond_wait_ms(&warden->disk_wake, &warden->lock, DISK_TEND_MS);
-        stop = warden->disk_stop;
-        (void)pthread_mutex_unlock(&warden->lock);
-    }
-    return NULL;
+    while (thread_wait_until(&warden->disk_thread, clock_mono_us() + DISK_TEND_MS * 1000));
 }
 
 int warden_disk_start(struct warden *warden, struct error *err)
 {
-    int r;
-
-    cond_init(&warden->disk_wake);
-    r = pthread_create(&warden->disk_thread, NULL, run, warden);
-    if (r != 0)
-        return error_set_errno(err, r, "start the disk's thread");
-    warden->has_disk_thread = true;
-    return 0;
+    return thread_start(&warden->disk_thread, "disk", THREAD_STACK_DEFAULT, run, warden, err);
 }
 
 void warden_disk_stop(struct warden *warden)
 {
-    if (!warden->has_disk_thread)
-        return;
-    (void)pthread_mutex_lock(&warden->lock);
-    warden->disk_stop = true;
-    (void)pthread_cond_signal(&warden->disk_wake);
-    (void)pthread_mutex_unlock(&warden->lock);
-    (void)pthread_join(warden->disk_thread, NULL);
-    warden->has_disk_thread = false;
+    thread_stop(&warden->disk_thread);
 }

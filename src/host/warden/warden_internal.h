@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/list.h"
+#include "base/thread.h"
 #include "host/native/box.h"
 #include "host/network/network.h"
 #include "host/warden/warden.h"
@@ -40,11 +41,9 @@ struct warden {
     /* the egress process */
     struct warden_child egress;
     int egress_fd;        /* where the server reaches it */
-    pthread_mutex_t lock; /* guards disk_stop, channels and what each of them starts */
+    pthread_mutex_t lock; /* guards channels and what each of them starts */
     /* the disk's thread */
-    pthread_t disk_thread;
-    pthread_cond_t disk_wake;
-    bool has_disk_thread, disk_stop;
+    struct thread disk_thread;
     /* channels that are served */
     struct list channels;
     pthread_cond_t channel_ended;

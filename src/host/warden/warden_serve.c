@@ -16,6 +16,7 @@
 #include "base/cond.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "host/engine/engine_wire.h"
 
 static bool name_valid(const char name[LAYER_NAME_SIZE])
@@ -215,7 +216,10 @@ static int check_snapshot_name(const char name[LAYER_NAME_SIZE], struct error *e
                : error_set(err, ERROR_INVALID, "not the name of a snapshot");
 }
 
-enum { END_WAIT_S = 120 }; /* longer than any operation takes */
+enum {
+    END_WAIT_S = 120, /* longer than any operation takes */
+    STACK_SIZE = 256 * 1024,
+};
 
 struct channel {
     struct list link;
@@ -470,7 +474,7 @@ static void forget(struct channel *channel)
     (void)pthread_mutex_unlock(&warden->lock);
 }
 
-static void *serve(void *arg)
+static void serve(void *arg)
 {
     struct channel *channel = arg;
 
@@ -479,30 +483,20 @@ static void *serve(void *arg)
     else
         serve_control(channel);
     forget(channel);
-    return NULL;
 }
 
 int warden_serve_channel(struct warden *warden, int fd_consume, bool dial, struct error *err)
 {
     struct channel *channel = xcalloc(1, sizeof(*channel));
-    pthread_attr_t attr;
-    pthread_t thread;
-    int r;
 
     *channel = (struct channel){.warden = warden, .fd = fd_consume, .dial = dial};
     (void)pthread_mutex_lock(&warden->lock);
     list_push_back(&warden->channels, &channel->link);
     (void)pthread_mutex_unlock(&warden->lock);
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    (void)pthread_attr_setstacksize(&attr, 256 * 1024);
-    r = pthread_create(&thread, &attr, serve, channel);
-    (void)pthread_attr_destroy(&attr);
-    if (r != 0) {
-        forget(channel);
-        return error_set_errno(err, r, "start a channel thread");
-    }
-    return 0;
+    if (thread_start_detached("channel", STACK_SIZE, serve, channel, err) == 0)
+        return 0;
+    forget(channel);
+    return -1;
 }
 
 bool warden_serve_end(struct warden *warden)

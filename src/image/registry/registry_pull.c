@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/size.h"
+#include "base/thread.h"
 #include "image/registry/registry_internal.h"
 
 enum {
@@ -299,7 +300,7 @@ static bool take_next(struct crew *crew, size_t *out)
     return more;
 }
 
-static void *work(void *arg)
+static void work(void *arg)
 {
     struct crew *crew = arg;
     char size[SIZE_TEXT];
@@ -322,7 +323,6 @@ static void *work(void *arg)
                        crew->blobs[i].digest.p, size_text((uint64_t)crew->blobs[i].bytes, size));
         say(crew->visit, line);
     }
-    return NULL;
 }
 
 int registry_fetch(struct registry *registry, const struct reference *reference,
@@ -331,17 +331,10 @@ int registry_fetch(struct registry *registry, const struct reference *reference,
 {
     struct visit visit;
     struct crew crew = {.visit = &visit, .blobs = blobs, .count = count};
-    pthread_t threads[THREADS];
-    size_t started = 0;
 
     visit_open(&visit, registry, reference, login, watch);
     (void)pthread_mutex_init(&crew.lock, NULL);
-    while (started + 1 < THREADS && started + 1 < count &&
-           pthread_create(&threads[started], NULL, work, &crew) == 0)
-        started++;
-    (void)work(&crew);
-    for (size_t i = 0; i < started; i++)
-        (void)pthread_join(threads[i], NULL);
+    thread_crew("pull", count < THREADS ? count : THREADS, work, &crew);
     (void)pthread_mutex_destroy(&crew.lock);
     visit_close(&visit);
     if (crew.failure.code == ERROR_NONE)

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/thread.h"
 #include "image/unpack/decode.h"
 
 enum {
@@ -32,8 +33,8 @@ struct source {
     uint64_t in_total, out_total;
     struct piece pieces[PIECES];
     /* The decompressing thread fills pieces[filled % PIECES], the reader has pieces[taken % PIECES]. */
-    bool threaded, holding;
-    pthread_t thread;
+    bool holding;
+    struct thread thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     unsigned filled, taken;
@@ -134,7 +135,7 @@ static int decode_all(struct source *source)
     return r;
 }
 
-static void *decompress(void *arg)
+static void decompress(void *arg)
 {
     struct source *source = arg;
 
@@ -143,22 +144,16 @@ static void *decompress(void *arg)
     source->ended = true;
     pthread_cond_signal(&source->changed);
     pthread_mutex_unlock(&source->lock);
-    return NULL;
 }
 
 /* ---- the reader's side ---- */
 
 static int start_thread(struct source *source, struct error *err)
 {
-    int r;
-
     for (int i = 0; i < PIECES; i++)
         source->pieces[i].p = xmalloc(PIECE_SIZE);
-    r = pthread_create(&source->thread, NULL, decompress, source);
-    if (r != 0)
-        return error_set_errno(err, r, "cannot start a thread");
-    source->threaded = true;
-    return 0;
+    return thread_start(&source->thread, "decompress", THREAD_STACK_DEFAULT, decompress, source,
+                        err);
 }
 
 int source_open(int fd, const char *name, struct source **out, struct error *err)
@@ -229,12 +224,12 @@ void source_close(struct source *source)
 {
     if (!source)
         return;
-    if (source->threaded) {
+    if (source->thread.started) {
         pthread_mutex_lock(&source->lock);
         source->stop = true;
         pthread_cond_signal(&source->changed);
         pthread_mutex_unlock(&source->lock);
-        (void)pthread_join(source->thread, NULL);
+        thread_join(&source->thread);
     }
     for (int i = 0; i < PIECES; i++)
         free(source->pieces[i].p);

@@ -16,12 +16,13 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/list.h"
+#include "base/thread.h"
 #include "protocol/fetch/fetch_internal.h"
 
 enum { EVENTS_MAX = 256, SCAN_MS = 250 };
 
 struct fetch_hub {
-    pthread_t thread;
+    struct thread thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     CURLM *multi;
@@ -31,7 +32,6 @@ struct fetch_hub {
     /* under the mutex */
     struct list opening, closing;
     struct fetch_hub_stream *running; /* whose callback runs */
-    bool stopping;
     /* the hub thread's */
     struct list active;
 };
@@ -312,25 +312,20 @@ static void serve_events(struct fetch_hub *hub)
     }
 }
 
-static void *hub_thread(void *arg)
+static void hub_thread(void *arg)
 {
     struct fetch_hub *hub = arg;
     struct list *node;
-    bool stopping = false;
 
-    while (!stopping) {
+    while (!thread_stopping(&hub->thread)) {
         serve_lists(hub);
         serve_events(hub);
         serve_ends(hub);
         serve_deadlines(hub);
-        (void)pthread_mutex_lock(&hub->mutex);
-        stopping = hub->stopping;
-        (void)pthread_mutex_unlock(&hub->mutex);
     }
     serve_lists(hub);
     while ((node = list_pop_front(&hub->active)) != NULL)
         let_go(container_of(node, struct fetch_hub_stream, link));
-    return NULL;
 }
 
 /* ---- any thread ---- */
@@ -379,7 +374,7 @@ struct fetch_hub *fetch_hub_new(void)
     (void)curl_multi_setopt(hub->multi, CURLMOPT_TIMERFUNCTION, on_timer);
     (void)curl_multi_setopt(hub->multi, CURLMOPT_TIMERDATA, hub);
     (void)curl_multi_setopt(hub->multi, CURLMOPT_MAXCONNECTS, 32L);
-    if (pthread_create(&hub->thread, NULL, hub_thread, hub) != 0) {
+    if (thread_start(&hub->thread, "hub", THREAD_STACK_DEFAULT, hub_thread, hub, NULL) < 0) {
         hub_release(hub);
         return NULL;
     }
@@ -390,11 +385,9 @@ void fetch_hub_free(struct fetch_hub *hub)
 {
     if (!hub)
         return;
-    (void)pthread_mutex_lock(&hub->mutex);
-    hub->stopping = true;
-    (void)pthread_mutex_unlock(&hub->mutex);
+    thread_ask_stop(&hub->thread);
     hub_wake(hub);
-    (void)pthread_join(hub->thread, NULL);
+    thread_join(&hub->thread);
     hub_release(hub);
 }
 
@@ -440,7 +433,7 @@ struct fetch_hub_stream *fetch_hub_open(struct fetch_hub *hub, const struct fetc
 void fetch_hub_close(struct fetch_hub_stream *stream)
 {
     struct fetch_hub *hub = stream->hub;
-    bool inside = pthread_equal(pthread_self(), hub->thread) != 0;
+    bool inside = pthread_equal(pthread_self(), hub->thread.handle) != 0;
 
     (void)pthread_mutex_lock(&hub->mutex);
     stream->closed = true;

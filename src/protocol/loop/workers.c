@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 enum { ELASTIC_STACK = 256 * 1024 };
 static const uint64_t ELASTIC_IDLE_NS = 10000000000;
@@ -19,7 +20,7 @@ enum slot_state { SLOT_FREE, SLOT_RUNNING, SLOT_ENDED };
 
 struct slot {
     struct workers *workers;
-    uv_thread_t thread;
+    struct thread thread;
     enum slot_state state;
 };
 
@@ -67,7 +68,7 @@ static bool wait_for_errand(struct workers *workers)
     return result != UV_ETIMEDOUT || workers->first;
 }
 
-static void thread_main(void *arg)
+static void worker_main(void *arg)
 {
     struct slot *slot = arg;
     struct workers *workers = slot->workers;
@@ -97,26 +98,23 @@ static void thread_main(void *arg)
     uv_mutex_unlock(&workers->mutex);
 }
 
-/* Under the lock (or before there are threads). 0 or libuv's error. */
-static int start_thread(struct workers *workers)
+/* Under the lock (or before there are threads). */
+static int start_thread(struct workers *workers, struct error *err)
 {
-    uv_thread_options_t options = {.flags = UV_THREAD_HAS_STACK_SIZE, .stack_size = ELASTIC_STACK};
+    size_t stack_size = workers->elastic ? ELASTIC_STACK : THREAD_STACK_DEFAULT;
     struct slot *slot = workers->slots;
-    int result;
 
     while (slot->state == SLOT_RUNNING)
         slot++;
     if (slot->state == SLOT_ENDED) /* it needs the lock no more */
-        (void)uv_thread_join(&slot->thread);
+        thread_join(&slot->thread);
     slot->state = SLOT_FREE;
     slot->workers = workers;
-    result = workers->elastic ? uv_thread_create_ex(&slot->thread, &options, thread_main, slot)
-                              : uv_thread_create(&slot->thread, thread_main, slot);
-    if (result == 0) {
-        slot->state = SLOT_RUNNING;
-        workers->alive++;
-    }
-    return result;
+    if (thread_start(&slot->thread, "worker", stack_size, worker_main, slot, err) < 0)
+        return -1;
+    slot->state = SLOT_RUNNING;
+    workers->alive++;
+    return 0;
 }
 
 static struct workers *make(size_t threads, size_t queue_max, bool elastic)
@@ -138,10 +136,10 @@ struct workers *workers_new(size_t threads, size_t queue_max)
 
     uv_mutex_lock(&workers->mutex);
     for (size_t i = 0; i < threads; i++) {
-        int result = start_thread(workers);
+        struct error err;
 
-        if (result != 0) {
-            log_error("workers", "only %zu of %zu threads: %s", i, threads, uv_strerror(result));
+        if (start_thread(workers, &err) < 0) {
+            log_error("workers", "only %zu of %zu threads: %s", i, threads, err.message);
             if (i == 0)
                 abort();
             break;
@@ -159,16 +157,15 @@ struct workers *workers_new_elastic(size_t max_threads, size_t queue_max)
 /* Room for one more, and somebody to do it. */
 static bool accept_errand(struct workers *workers)
 {
-    int result;
+    struct error err;
 
     if (workers->waiting >= workers->queue_max)
         return false;
     if (!workers->elastic || workers->waiting < workers->idle ||
         workers->alive == workers->slot_count)
         return true;
-    result = start_thread(workers);
-    if (result != 0)
-        log_warn("workers", "no further thread than %zu: %s", workers->alive, uv_strerror(result));
+    if (start_thread(workers, &err) < 0)
+        log_warn("workers", "no further thread than %zu: %s", workers->alive, err.message);
     return workers->alive > 0;
 }
 
@@ -237,7 +234,7 @@ void workers_free(struct workers *workers)
     uv_mutex_unlock(&workers->mutex);
     for (size_t i = 0; i < workers->slot_count; i++)
         if (was_started(workers, i))
-            (void)uv_thread_join(&workers->slots[i].thread);
+            thread_join(&workers->slots[i].thread);
     uv_cond_destroy(&workers->quiet);
     uv_cond_destroy(&workers->wake);
     uv_mutex_destroy(&workers->mutex);

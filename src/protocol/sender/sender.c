@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 enum {
     ANSWER_MAX = 4096, /* nobody reads more of it */
@@ -41,10 +42,9 @@ struct sending {
 
 struct sender {
     struct fetch_hub *hub;
-    pthread_t thread;
+    struct thread thread;
     pthread_mutex_t lock; /* guards what follows, but only the thread changes sending[].slot */
-    pthread_cond_t wake;  /* kicked, or a kind is gone */
-    bool kicked, stopping;
+    pthread_cond_t wake;  /* a kind is gone */
     struct slot slots[SENDER_KINDS];
     struct sending sending[SENDER_MAX];
     size_t turn; /* the thread's: whose kind is asked first */
@@ -52,10 +52,7 @@ struct sender {
 
 void sender_kick(struct sender *sender)
 {
-    (void)pthread_mutex_lock(&sender->lock);
-    sender->kicked = true;
-    (void)pthread_cond_broadcast(&sender->wake);
-    (void)pthread_mutex_unlock(&sender->lock);
+    thread_wake(&sender->thread);
 }
 
 /* ---- on the hub's thread ---- */
@@ -320,23 +317,12 @@ static int64_t work(struct sender *sender)
     return wait_us;
 }
 
-static void *run(void *arg)
+static void run(void *arg)
 {
     struct sender *sender = arg;
 
-    (void)pthread_mutex_lock(&sender->lock);
-    while (!sender->stopping) {
-        int64_t wait_us;
-
-        sender->kicked = false;
-        (void)pthread_mutex_unlock(&sender->lock);
-        wait_us = work(sender);
-        (void)pthread_mutex_lock(&sender->lock);
-        if (!sender->kicked && !sender->stopping)
-            (void)cond_wait_us(&sender->wake, &sender->lock, wait_us);
-    }
-    (void)pthread_mutex_unlock(&sender->lock);
-    return NULL;
+    while (thread_wait_until(&sender->thread, clock_mono_us() + work(sender)))
+        ;
 }
 
 /* ---- any thread ---- */
@@ -362,8 +348,7 @@ void sender_remove(struct sender *sender, const void *arg)
         if (!slot->used || slot->kind.arg != arg)
             continue;
         slot->leave_by_us = clock_mono_us() + LEAVE_US;
-        sender->kicked = true;
-        (void)pthread_cond_broadcast(&sender->wake);
+        thread_wake(&sender->thread);
         while (slot->used)
             (void)pthread_cond_wait(&sender->wake, &sender->lock);
     }
@@ -387,7 +372,8 @@ int sender_open(struct sender **out, struct error *err)
     for (size_t i = 0; i < SENDER_MAX; i++)
         sender->sending[i].sender = sender;
     sender->hub = fetch_hub_new();
-    if (!sender->hub || pthread_create(&sender->thread, NULL, run, sender) != 0) {
+    if (!sender->hub ||
+        thread_start(&sender->thread, "sender", THREAD_STACK_DEFAULT, run, sender, err) < 0) {
         sender_free(sender);
         return error_set(err, ERROR_INTERNAL, "no threads for webhooks and callbacks");
     }
@@ -399,10 +385,6 @@ void sender_close(struct sender *sender)
 {
     if (!sender)
         return;
-    (void)pthread_mutex_lock(&sender->lock);
-    sender->stopping = true;
-    (void)pthread_cond_broadcast(&sender->wake);
-    (void)pthread_mutex_unlock(&sender->lock);
-    (void)pthread_join(sender->thread, NULL);
+    thread_stop(&sender->thread);
     sender_free(sender);
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "provider/contract/contract.h"
 
 #define LABEL "quicksand.contract"
@@ -260,11 +261,10 @@ static void check_signal(struct contract *contract)
     }
 }
 
-static void *cancel_soon(void *arg)
+static void cancel_soon(void *arg)
 {
     (void)usleep(200000);
     provider_process_cancel(arg);
-    return NULL;
 }
 
 static void check_cancel_attach(struct contract *contract)
@@ -274,7 +274,7 @@ static void check_cancel_attach(struct contract *contract)
     struct provider_process *process;
     struct provider_event event;
     struct error err = {0};
-    pthread_t thread;
+    struct thread thread = {0};
     int r;
 
     buf_init(&result.out, 4096);
@@ -282,11 +282,11 @@ static void check_cancel_attach(struct contract *contract)
                            &(struct provider_command){.argv = argv, .tag = "contract-tag"},
                            &process, &err),
             err);
-    MUST(pthread_create(&thread, NULL, cancel_soon, process) == 0);
+    MUST_OK(thread_start(&thread, "cancel", THREAD_STACK_DEFAULT, cancel_soon, process, &err), err);
     do
         r = provider_process_next(process, 20000, &event, &err);
     while (r == 1 && event.kind == PROVIDER_STARTED);
-    MUST(pthread_join(thread, NULL) == 0);
+    thread_join(&thread);
     MUST_INT(r, -1);
     MUST_INT(err.code, ERROR_CONFLICT);
     provider_process_free(process);
@@ -437,7 +437,7 @@ static void check_no_command(struct contract *contract)
         MUST_INT(err.code, ERROR_INVALID);
 }
 
-static void *run_one(void *arg)
+static void run_one(void *arg)
 {
     auto_result struct contract_result result = {0};
     struct error err = {0};
@@ -445,17 +445,18 @@ static void *run_one(void *arg)
     if (contract_sh(arg, "sleep 0.3; echo many", &result, &err) < 0 || result.exit_code != 0 ||
         !str_is(buf_str(&result.out), "many\n"))
         contract_fail(__FILE__, __LINE__, "one of many: %s", err.message);
-    return NULL;
 }
 
 static void check_parallel(struct contract *contract)
 {
-    pthread_t threads[12];
+    struct thread threads[12] = {0};
+    struct error err;
 
     for (size_t i = 0; i < 12; i++)
-        MUST(pthread_create(&threads[i], NULL, run_one, contract) == 0);
+        MUST_OK(thread_start(&threads[i], "many", THREAD_STACK_DEFAULT, run_one, contract, &err),
+                err);
     for (size_t i = 0; i < 12; i++)
-        MUST(pthread_join(threads[i], NULL) == 0);
+        thread_join(&threads[i]);
 }
 
 const struct contract_check contract_checks[] = {

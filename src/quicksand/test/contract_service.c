@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/thread.h"
 #include "domain/account/team.h"
 #include "protocol/json/json_shape.h"
 #include "provider/contract/contract.h"
@@ -17,10 +18,10 @@ enum { RECORD_MAX = 65536 };
 struct runtime_service {
     struct runtime_service_config config;
     json_t *record;
-    pthread_t thread;
+    struct thread thread;
 };
 
-static void *try_contract(void *arg)
+static void try_contract(void *arg)
 {
     struct runtime_service *service = arg;
     struct provider_embedded embedded = runtime_service_embedded(&service->config);
@@ -30,7 +31,6 @@ static void *try_contract(void *arg)
     fetch_set_gate(fetch, &gate);
     (void)contract_try(service->record, fetch, &embedded, STR(TEAM_DEFAULT_ID));
     fetch_free(fetch);
-    return NULL;
 }
 
 int runtime_service_open(const struct runtime_service_config *config, struct runtime_service **out,
@@ -47,8 +47,8 @@ int runtime_service_open(const struct runtime_service_config *config, struct run
         return error_set_errno(err, -r, "read the record '%s'", config->settings_path);
     if (json_parse(buf_str(&text), &service->record, err) < 0)
         return -1;
-    r = pthread_create(&service->thread, NULL, try_contract, service);
-    return r ? error_set_errno(err, r, "start a thread") : 0;
+    return thread_start(&service->thread, "contract", THREAD_STACK_DEFAULT, try_contract, service,
+                        err);
 }
 
 void runtime_service_default(const struct runtime_service *service, struct buf *out,
@@ -79,7 +79,7 @@ void runtime_service_drain(struct runtime_service *service, struct loop *loop)
 
 int runtime_service_close(struct runtime_service *service)
 {
-    (void)pthread_join(service->thread, NULL);
+    thread_join(&service->thread);
     json_decref(service->record);
     free(service);
     return 0;

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/backend_internal.h"
 #include "runtime/backend/capability.h"
@@ -50,7 +51,7 @@ static void note_check(struct runtime *runtime, struct backend *backend, int r,
         breaker_count(runtime, backend, CALL_OTHER, true, "");
 }
 
-static void *run_check(void *arg)
+static void run_check(void *arg)
 {
     struct check *check = arg;
     struct error err = {0};
@@ -61,13 +62,10 @@ static void *run_check(void *arg)
     check->backend->checking = false;
     (void)pthread_mutex_unlock(&check->backend->lock);
     free(check);
-    return NULL;
 }
 
 static void start_check(struct runtime *runtime, struct backend *backend)
 {
-    pthread_attr_t attr;
-    pthread_t thread;
     struct check *check;
     bool busy;
 
@@ -82,16 +80,13 @@ static void start_check(struct runtime *runtime, struct backend *backend)
         return;
     check = xmalloc(sizeof(*check));
     *check = (struct check){.runtime = runtime, .backend = backend};
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    if (pthread_create(&thread, &attr, run_check, check) != 0) {
+    if (thread_start_detached("health", THREAD_STACK_DEFAULT, run_check, check, NULL) < 0) {
         (void)pthread_mutex_lock(&backend->lock);
         backend->checking = false;
         (void)pthread_mutex_unlock(&backend->lock);
         free(check);
         log_warn("runtime", "provider=%s could not be checked: no thread", backend->name);
     }
-    (void)pthread_attr_destroy(&attr);
 }
 
 static bool any_checking(struct runtime *runtime)

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/command/output.h"
 #include "runtime/command/running.h"
@@ -63,13 +64,12 @@ static void mark(struct buf *buf, int64_t limit)
 }
 
 struct feeder {
-    pthread_t thread;
-    bool running;
+    struct thread thread;
     struct provider_process *process;
     struct str input;
 };
 
-static void *feed(void *arg)
+static void feed(void *arg)
 {
     struct feeder *feeder = arg;
     struct str rest = feeder->input;
@@ -80,11 +80,10 @@ static void *feed(void *arg)
 
         /* A command need not read its input. */
         if (provider_process_input(feeder->process, piece, &ignored) < 0)
-            return NULL;
+            return;
         rest = str_skip(rest, piece.len);
     }
     (void)provider_process_close_stdin(feeder->process, &ignored);
-    return NULL;
 }
 
 static void feeder_start(struct feeder *feeder, struct provider_process *process, struct str input)
@@ -92,10 +91,9 @@ static void feeder_start(struct feeder *feeder, struct provider_process *process
     *feeder = (struct feeder){.process = process, .input = input};
     if (!input.p)
         return;
-    if (input.len > INPUT_INLINE && pthread_create(&feeder->thread, NULL, feed, feeder) == 0)
-        feeder->running = true;
-    else
-        (void)feed(feeder);
+    if (input.len <= INPUT_INLINE ||
+        thread_start(&feeder->thread, "input", THREAD_STACK_DEFAULT, feed, feeder, NULL) < 0)
+        feed(feeder);
 }
 
 struct reading {
@@ -290,8 +288,7 @@ int runtime_run(struct runtime *runtime, struct provider *provider, const struct
     provider_process_cancel(process);
     if (run->running)
         runtime_running_remove(runtime, run->running);
-    if (feeder.running)
-        (void)pthread_join(feeder.thread, NULL);
+    thread_join(&feeder.thread);
     provider_process_free(process);
     if (reading.cut_out)
         mark(&out->out, run->output_limit);

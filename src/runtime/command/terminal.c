@@ -23,6 +23,7 @@
 #include "base/cond.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/core/event.h"
 #include "runtime/sandbox/sandbox_internal.h"
@@ -55,7 +56,7 @@ struct pty {
     struct provider_ref ref;
     int64_t ttl_s;
     struct provider_process *process;
-    pthread_t sender;
+    struct thread sender;
     size_t holds; /* atomic */
 
     pthread_mutex_t view; /* guards what follows */
@@ -259,7 +260,7 @@ static void end_sender(struct pty *pty)
     pty->send_ended = true;
     (void)pthread_cond_broadcast(&pty->send_changed);
     (void)pthread_mutex_unlock(&pty->send);
-    (void)pthread_join(pty->sender, NULL);
+    thread_join(&pty->sender);
 }
 
 /* Its viewer, and who would come back, are told. */
@@ -283,7 +284,7 @@ static void delist(struct pty *pty)
     (void)pthread_mutex_unlock(&all->lock);
 }
 
-static void *reader(void *arg)
+static void reader(void *arg)
 {
     struct pty *pty = arg;
     struct error why = {0};
@@ -301,12 +302,11 @@ static void *reader(void *arg)
         tell(pty, "terminal.closed", json_pack("{s:i}", "exit_code", code));
     delist(pty);
     pty_unref(pty);
-    return NULL;
 }
 
 /* ---- the sender ---- */
 
-static void *sender(void *arg)
+static void sender(void *arg)
 {
     struct pty *pty = arg;
     struct buf sending;
@@ -336,7 +336,6 @@ static void *sender(void *arg)
     }
     (void)pthread_mutex_unlock(&pty->send);
     buf_done(&sending);
-    return NULL;
 }
 
 /* ---- opening ---- */
@@ -348,28 +347,14 @@ static int start_shell(struct pty *pty, struct runtime_use *use,
                                 &pty->process, err);
 }
 
-static int start_reader(struct pty *pty)
-{
-    pthread_attr_t attr;
-    pthread_t thread;
-    int r;
-
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    (void)pthread_attr_setstacksize(&attr, STACK_SIZE);
-    r = pthread_create(&thread, &attr, reader, pty);
-    (void)pthread_attr_destroy(&attr);
-    return r;
-}
-
 static int start_threads(struct pty *pty, struct error *err)
 {
-    if (pthread_create(&pty->sender, NULL, sender, pty) != 0)
-        return error_set(err, ERROR_INTERNAL, "no thread for a terminal");
-    if (start_reader(pty) == 0)
+    if (thread_start(&pty->sender, "terminal-in", THREAD_STACK_DEFAULT, sender, pty, err) < 0)
+        return -1;
+    if (thread_start_detached("terminal-out", STACK_SIZE, reader, pty, err) == 0)
         return 0;
     end_sender(pty);
-    return error_set(err, ERROR_INTERNAL, "no thread for a terminal");
+    return -1;
 }
 
 /* With the list's lock held. */

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "runtime/job/job_internal.h"
 
 enum {
@@ -29,7 +30,7 @@ enum {
 struct job_rest {
     struct workers *workers;
     void (*turn)(struct work *work);
-    pthread_t thread;
+    struct thread thread;
     int epoll, wake;
     int64_t scan_ms; /* when to look at all of them; under the lock */
     bool stopping;   /* under the lock */
@@ -102,7 +103,7 @@ static int wait_ms(const struct job_rest *rest)
     return left_ms < 0 ? 0 : left_ms < LOOK_MS ? (int)left_ms : LOOK_MS;
 }
 
-static void *rest_thread(void *arg)
+static void rest_thread(void *arg)
 {
     struct jobs *jobs = arg;
     struct job_rest *rest = jobs->rest;
@@ -127,7 +128,6 @@ static void *rest_thread(void *arg)
             scan(jobs);
     }
     (void)pthread_mutex_unlock(&jobs->lock);
-    return NULL;
 }
 
 void job_rest(struct jobs *jobs, struct job_watch *watch, struct provider_wait wait)
@@ -181,7 +181,7 @@ int job_rest_open(struct jobs *jobs, void (*turn)(struct work *work), struct err
     jobs->rest = rest;
     if (rest->epoll < 0 || rest->wake < 0 ||
         epoll_ctl(rest->epoll, EPOLL_CTL_ADD, rest->wake, &event) < 0 ||
-        pthread_create(&rest->thread, NULL, rest_thread, jobs) != 0) {
+        thread_start(&rest->thread, "jobs", THREAD_STACK_DEFAULT, rest_thread, jobs, err) < 0) {
         release(rest);
         jobs->rest = NULL;
         return error_set(err, ERROR_INTERNAL,
@@ -200,7 +200,7 @@ void job_rest_close(struct jobs *jobs)
     rest->stopping = true;
     (void)eventfd_write(rest->wake, 1);
     (void)pthread_mutex_unlock(&jobs->lock);
-    (void)pthread_join(rest->thread, NULL);
+    thread_join(&rest->thread);
     release(rest);
     jobs->rest = NULL;
 }

@@ -21,6 +21,7 @@
 #include "base/cond.h"
 #include "base/id.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/core/event.h"
 #include "runtime/sandbox/sandbox_internal.h"
@@ -70,8 +71,7 @@ struct runtime_follow {
     size_t waiting;   /* for the next change, besides the thread */
     bool reading;     /* somebody does */
     bool closing;
-    bool has_thread; /* of who opens and closes */
-    pthread_t thread;
+    struct thread thread;
 };
 
 /* What applying an event leads to may look for sandboxes again. */
@@ -546,7 +546,7 @@ static bool rest(struct runtime_follow *follow, int wait_ms, bool until_kicked)
     return !closing;
 }
 
-static void *run(void *arg)
+static void run(void *arg)
 {
     struct runtime *runtime = arg;
     struct runtime_follow *follow = runtime->follow;
@@ -557,7 +557,6 @@ static void *run(void *arg)
         reader_end(follow);
         runtime_follow_now(runtime);
     }
-    return NULL;
 }
 
 static int begin(struct runtime *runtime, struct error *err)
@@ -572,9 +571,7 @@ static int begin(struct runtime *runtime, struct error *err)
     atomic_store(&follow->kicked, true);
     runtime_follow_now(runtime);
     compare(runtime, INT64_MAX);
-    follow->has_thread = pthread_create(&follow->thread, NULL, run, runtime) == 0;
-    return follow->has_thread ? 0
-                              : error_set(err, ERROR_INTERNAL, "no thread to follow the engine");
+    return thread_start(&follow->thread, "follow", THREAD_STACK_DEFAULT, run, runtime, err);
 }
 
 void runtime_follow_init(struct runtime *runtime)
@@ -612,9 +609,7 @@ void runtime_follow_close(struct runtime *runtime)
     follow->closing = true;
     (void)pthread_cond_broadcast(&follow->changed);
     (void)pthread_mutex_unlock(&follow->lock);
-    if (follow->has_thread)
-        (void)pthread_join(follow->thread, NULL);
-    follow->has_thread = false;
+    thread_join(&follow->thread);
 }
 
 void runtime_follow_done(struct runtime *runtime)

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/cond.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "runtime/core/deadline.h"
 #include "runtime/sandbox/sandbox_internal.h"
 
@@ -106,7 +107,7 @@ static void end(struct sweep *sweep)
     (void)pthread_mutex_unlock(&sweeps->lock);
 }
 
-static void *run(void *arg)
+static void run(void *arg)
 {
     static const int waits_s[] = {0, 5, 20, 60};
     struct sweep *sweep = arg;
@@ -116,7 +117,6 @@ static void *run(void *arg)
         if (!rest(sweeps, waits_s[i]) || kill_it(sweep))
             break;
     end(sweep);
-    return NULL;
 }
 
 static struct str copy(struct str text)
@@ -129,7 +129,6 @@ void runtime_sweep_later(struct runtime *runtime, struct backend *backend,
 {
     struct runtime_sweeps *sweeps = runtime->sweeps;
     struct sweep *sweep;
-    pthread_t thread;
     bool taken;
 
     (void)pthread_mutex_lock(&sweeps->lock);
@@ -147,10 +146,8 @@ void runtime_sweep_later(struct runtime *runtime, struct backend *backend,
                             .row = {.id = copy(row->id),
                                     .team_id = copy(row->team_id),
                                     .external_id = copy(row->external_id)}};
-    if (pthread_create(&thread, NULL, run, sweep) == 0) {
-        (void)pthread_detach(thread);
+    if (thread_start_detached("sweep", THREAD_STACK_DEFAULT, run, sweep, NULL) == 0)
         return;
-    }
     log_warn("runtime", "sandbox=%.*s may have a machine, no thread to look", STR_ARG(row->id));
     end(sweep);
 }

@@ -3,11 +3,10 @@
  * blocks ahead for it (driver_sqlite.c). */
 #include "store/driver/sqlite_log.h"
 
-#include <pthread.h>
-#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/thread.h"
 
 enum { WANTED_PAGES = 1000, WAIT_PAGES = 1900 };
 
@@ -15,10 +14,7 @@ struct sqlite_log {
     char *where;
     void (*copied)(void *arg);
     void *arg;
-    pthread_t thread;
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t changed;
-    bool wanted, stopping;
+    struct thread thread;
 };
 
 /* On a connection of its own, which is never the last one: that would remove the log. It knows that there is one
@@ -34,24 +30,14 @@ static void copy(const char *where)
     (void)sqlite3_close_v2(db);
 }
 
-static void *run(void *arg)
+static void run(void *arg)
 {
     struct sqlite_log *log = arg;
 
-    (void)pthread_mutex_lock(&log->lock);
-    while (!log->stopping) {
-        if (!log->wanted) {
-            (void)pthread_cond_wait(&log->changed, &log->lock);
-            continue;
-        }
-        log->wanted = false;
-        (void)pthread_mutex_unlock(&log->lock);
+    while (thread_wait(&log->thread)) {
         copy(log->where);
         log->copied(log->arg);
-        (void)pthread_mutex_lock(&log->lock);
     }
-    (void)pthread_mutex_unlock(&log->lock);
-    return NULL;
 }
 
 /* After each commit. */
@@ -63,18 +49,13 @@ static int on_commit(void *arg, sqlite3 *db, const char *name, int pages)
         (void)sqlite3_wal_checkpoint_v2(db, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
         log->copied(log->arg);
     } else if (pages >= WANTED_PAGES) {
-        (void)pthread_mutex_lock(&log->lock);
-        log->wanted = true;
-        (void)pthread_cond_signal(&log->changed);
-        (void)pthread_mutex_unlock(&log->lock);
+        thread_wake(&log->thread);
     }
     return SQLITE_OK;
 }
 
 static void log_free(struct sqlite_log *log)
 {
-    (void)pthread_mutex_destroy(&log->lock);
-    (void)pthread_cond_destroy(&log->changed);
     free(log->where);
     free(log);
 }
@@ -86,9 +67,7 @@ struct sqlite_log *sqlite_log_watch(sqlite3 *db, void (*copied)(void *arg), void
     log->copied = copied;
     log->arg = arg;
     log->where = xstrdup(sqlite3_db_filename(db, "main"));
-    (void)pthread_mutex_init(&log->lock, NULL);
-    (void)pthread_cond_init(&log->changed, NULL);
-    if (pthread_create(&log->thread, NULL, run, log) != 0) {
+    if (thread_start(&log->thread, "wal", THREAD_STACK_DEFAULT, run, log, NULL) < 0) {
         log_free(log);
         return NULL;
     }
@@ -100,10 +79,6 @@ void sqlite_log_free(struct sqlite_log *log)
 {
     if (!log)
         return;
-    (void)pthread_mutex_lock(&log->lock);
-    log->stopping = true;
-    (void)pthread_cond_signal(&log->changed);
-    (void)pthread_mutex_unlock(&log->lock);
-    (void)pthread_join(log->thread, NULL);
+    thread_stop(&log->thread);
     log_free(log);
 }
