@@ -1,9 +1,11 @@
 /* The runtime behind the plain types of quicksand.h: opening, errors, sandboxes, snapshots. */
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "extra/extra_providers.h"
 #include "lib/lib_internal.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/backend.h"
@@ -99,12 +101,19 @@ static int open_all(struct qs *qs, const char *config, const char *store, struct
     return runtime_open(&runtime, &qs->runtime, err);
 }
 
+static void set_types(void)
+{
+    provider_types_set(extra_providers);
+}
+
 int qs_open(const char *config, const char *store, struct qs **out)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct qs *qs = xcalloc(1, sizeof(*qs));
     struct error err = {0};
 
     *out = NULL;
+    (void)pthread_once(&once, set_types);
     log_set_level(LOG_WARN);
     qs->caller = (struct runtime_caller){.team_id = STR(TEAM), .actor = STR(TEAM)};
     if (open_all(qs, config, store, &err) < 0) {

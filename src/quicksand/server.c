@@ -39,6 +39,7 @@
 #include "edge/api_browser/bb.h"
 #include "edge/api_e2b/api.h"
 #include "edge/proxy/proxy.h"
+#include "extra/extra_serve.h"
 #include "host/engine/engine.h"
 #include "host/engine/engine_dial.h"
 #include "host/warden/warden.h"
@@ -50,7 +51,6 @@
 #include "protocol/loop/loop.h"
 #include "protocol/loop/share.h"
 #include "protocol/sender/sender.h"
-#include "quicksand/challenge.h"
 #include "quicksand/on_demand.h"
 #include "quicksand/redirect.h"
 #include "quicksand/runtime_service.h"
@@ -119,13 +119,13 @@ static void on_request(struct http_exchange *ex, void *arg)
 {
     struct edge *edge = arg;
 
-    if (edge->server->tls && !http_secure(ex) && challenge_handle(ex, edge->server->config.data))
+    if (edge->server->tls && !http_secure(ex) && extras_handle_plain(ex, edge->server->config.data))
         return;
     if (edge->server->config.redirect_http && !http_secure(ex) &&
         redirect_handle(ex, edge->server->tls_port))
         return;
-    if (!proxy_handle(edge->proxy, ex) && !runtime_service_handle(edge->server->runtime, ex) &&
-        !bb_handle(edge->server->bb, ex))
+    if (!proxy_handle(edge->proxy, ex) && !extras_refuse_absent(ex) &&
+        !runtime_service_handle(edge->server->runtime, ex) && !bb_handle(edge->server->bb, ex))
         api_handle(edge->server->api, ex);
 }
 

@@ -21,9 +21,9 @@ const notNeeded = ['usr/share', 'usr/include', 'usr/lib/gcc*', 'usr/lib/python3*
 function unitProgram() {
   if (process.env.QUICKSAND_PROVIDER_TEST) return process.env.QUICKSAND_PROVIDER_TEST
   const build = path.join(repository, 'build/host')
-  const made = spawnSync('ninja', ['-C', build, '--quiet', 'src/provider/provider_test'], { encoding: 'utf8' })
+  const made = spawnSync('ninja', ['-C', build, '--quiet', 'src/provider/test/provider_test'], { encoding: 'utf8' })
   assert.equal(made.status, 0, `${made.stdout}${made.stderr}`)
-  return path.join(build, 'src/provider/provider_test')
+  return path.join(build, 'src/provider/test/provider_test')
 }
 
 async function realDaemon(t, engine, image) {

@@ -63,7 +63,7 @@ describe('e2b, another server', () => {
 
   // The test that E2B_API_KEY turns on is worth something only if it passes where the API is known to work.
   test('the live test passes', () => {
-    const done = spawnSync(build('src/provider/provider_test'), ['e2b_live'], { encoding: 'utf8', timeout: 60_000 * patience, env: { PATH: process.env.PATH, E2B_API_KEY: server.key, E2B_API_URL: server.url } })
+    const done = spawnSync(build('src/provider/test/provider_test'), ['e2b_live'], { encoding: 'utf8', timeout: 60_000 * patience, env: { PATH: process.env.PATH, E2B_API_KEY: server.key, E2B_API_URL: server.url } })
     assert.equal(done.status, 0, `${done.stdout}${done.stderr}`)
     assert.match(done.stdout + done.stderr, /1 passed, 0 failed, 0 skipped/)
   })

@@ -20,7 +20,7 @@ export async function contract(t, record, { uid = 0, allowSkips = [], timeoutMs 
   // Others than root may not reach the repository.
   const program = path.join(fs.mkdtempSync(path.join(process.env.TMPDIR ?? '/tmp', 'contract-')), 'provider_contract')
   fs.chmodSync(path.dirname(program), 0o755)
-  fs.copyFileSync(build('src/provider/provider_contract'), program)
+  fs.copyFileSync(build('src/provider/test/provider_contract'), program)
   const child = spawn(program, [JSON.stringify(record)], { uid, gid: uid, cwd: '/', stdio: ['ignore', 'pipe', 'pipe'] })
   const limit = setTimeout(() => child.kill('SIGKILL'), timeoutMs)
   let text = ''

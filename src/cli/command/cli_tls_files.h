@@ -18,6 +18,3 @@ int cli_tls_read(const struct cli *cli, const char *name, struct buf *out, struc
 /* Asks the server of the data directory to read its certificates again; its words are in out.
  * ERROR_NOT_FOUND when none runs there with TLS. */
 int cli_tls_reload(const struct cli *cli, struct buf *out, struct error *err);
-
-struct cli_command;
-extern const struct cli_command cli_tls_acme_command;

@@ -234,7 +234,6 @@ static int run_reload(struct cli *cli, int argc, char **argv)
     return CLI_OK;
 }
 
-static const struct cli_command *const verbs[] = {&init_command, &cli_tls_acme_command,
-                                                  &reload_command, NULL};
+static const struct cli_command *const verbs[] = {&init_command, &reload_command, NULL};
 const struct cli_command cli_tls_command = {
-    "tls", "init, acme, reload", "Certificates of the server on this host.", .verbs = verbs};
+    "tls", "init, reload", "Certificates of the server on this host.", .verbs = verbs};

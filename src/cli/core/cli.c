@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/extra_absent.h"
 #include "cli/core/cli_find.h"
 #include "cli/core/cli_internal.h"
 #include "cli/core/cli_table.h"
@@ -22,8 +23,8 @@ static const struct cli_command help_command = {
 static const struct cli_command version_command = {"version", "", "Print the version.", run_version,
                                                    .examples = "quicksand version"};
 
-/* In the order of --help; `groups` below has the titles. */
-const struct cli_command *const cli_commands[] = {
+/* In the order of --help; `groups` below has the titles. Extras add theirs (cli_add.c). */
+const struct cli_command *cli_commands[CLI_COMMANDS_MAX] = {
     &cli_run_command,
     &cli_up_command,
     &cli_create_command,
@@ -34,9 +35,6 @@ const struct cli_command *const cli_commands[] = {
     &cli_code_command,
     &cli_browser_command,
     &cli_desktop_command,
-    &cli_ssh_command,
-    &cli_ssh_config_command,
-    &cli_ssh_proxy_command,
 
     &cli_url_command,
     &cli_forward_command,
@@ -178,6 +176,19 @@ static void print_commands(FILE *to)
                   "~/" CLI_CREDENTIALS ", where a server's first start puts them.\n");
 }
 
+/* CLI_FAILED and a message when the command, or the group's verb, is one of an extra that this build lacks. */
+static int absent(const struct cli_command *group, const char *word)
+{
+    auto_free char *name = group ? xasprintf("%s %s", group->name, word) : xstrdup(word);
+    const char *extra = extra_absent("command", str_of(name));
+    struct error err;
+
+    if (!extra)
+        return CLI_OK;
+    (void)extra_absent_error(extra, &err);
+    return cli_fail(&err);
+}
+
 /* argv[1] is the verb. */
 static int run_verb(struct cli *cli, const struct cli_command *group, int argc, char **argv)
 {
@@ -194,7 +205,10 @@ static int run_verb(struct cli *cli, const struct cli_command *group, int argc, 
     command = cli_find(group->verbs, argv[1]);
     if (!command) {
         const char *near = cli_guess_command(group->verbs, false, argv[1]);
+        int rc = absent(group, argv[1]);
 
+        if (rc != CLI_OK)
+            return rc;
         return cli_usage(group, "knows %s, not '%s'%s%s%s", group->operands, argv[1],
                          near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
     }
@@ -223,6 +237,8 @@ static int run_help(struct cli *cli, int argc, char **argv)
     command = cli_find_first(operands[0], &group);
     if (command && command->verbs && count > 1)
         command = cli_find(command->verbs, operands[1]);
+    if (!command && !group && count == 1 && absent(NULL, operands[0]) != CLI_OK)
+        return CLI_FAILED;
     if (!command)
         return cli_usage(&help_command, "there is no command '%s%s%s'", operands[0],
                          count > 1 ? " " : "", count > 1 ? operands[1] : "");
@@ -246,7 +262,10 @@ static int run_version(struct cli *cli, int argc, char **argv)
 static int no_command(const char *word)
 {
     const char *near = cli_guess_command(cli_commands, true, word);
+    int rc = absent(NULL, word);
 
+    if (rc != CLI_OK)
+        return rc;
     (void)fprintf(stderr, "quicksand: there is no command '%s'%s%s%s; see 'quicksand help'\n", word,
                   near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
     return CLI_USAGE;

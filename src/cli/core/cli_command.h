@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 
+#include "base/error.h"
 #include "cli/core/cli_args.h"
 #include "cli/core/cli_client.h"
 
@@ -33,6 +34,23 @@ struct cli_command {
     const char *examples; /* lines, or NULL */
 };
 
+/* Prints "quicksand: MESSAGE" and returns CLI_FAILED; nothing when it is only that nobody reads our
+ * output any more. */
+int cli_fail(const struct error *err);
+/* Prints what is wrong with the command line and returns CLI_USAGE. */
+int cli_usage(const struct cli_command *command, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Fills cli->server; to be called before the first request of a command. */
+int cli_connect(struct cli *cli, struct error *err);
+
 /* Beside them in help, completions and manual pages: what the program does besides, brought by whoever links the command
  * line. Ended by NULL. */
 extern const struct cli_command *const cli_roles[];
+
+/* A command of an extra, or ("tls acme") a verb, and which one it stands in front of; NULL = the last. */
+struct cli_place {
+    const struct cli_command *command;
+    const char *before;
+};
+/* Ended by one without a command; before cli_main(). */
+void cli_add(const struct cli_place *places);

@@ -5,24 +5,14 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
-#include "provider/core/provider_internal.h"
+#include "base/extra_absent.h"
+#include "provider/core/provider_ops.h"
 
 enum { SECRET_MIN = 6 };
 
-static const struct {
-    const char *type;
-    const struct provider_ops *ops;
-} types[] = {
-    {"e2b", &provider_e2b},
-    {"docker", &provider_docker},
-    {"daytona", &provider_daytona},
-    {"browserbase", &provider_browserbase},
-    {"process", &provider_local},
-    {"local", &provider_local},
-    {"local-runner", &provider_local},
-    {"runner", &provider_local},
-};
+static const struct provider_type *const *types = (const struct provider_type *const[]){NULL};
 
 static const struct {
     enum provider_feature feature;
@@ -78,12 +68,40 @@ bool provider_egress_parse(struct str name, unsigned *out)
 
 /* ---- provider ---- */
 
-static const struct provider_ops *find_type(const char *type)
+void provider_types_set(const struct provider_type *const *all)
 {
-    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
-        if (strcmp(types[i].type, type) == 0)
-            return types[i].ops;
+    types = all;
+}
+
+const struct provider_type *const *provider_types_all(void)
+{
+    return types;
+}
+
+const struct provider_type *provider_type_find(const char *name)
+{
+    for (const struct provider_type *const *at = types; *at; at++) {
+        if (strcmp((*at)->ops->type, name) == 0)
+            return *at;
+        for (const char *const *alias = (*at)->aliases; alias && *alias; alias++)
+            if (strcmp(*alias, name) == 0)
+                return *at;
+    }
     return NULL;
+}
+
+int provider_type_unknown(const char *name, struct error *err)
+{
+    const char *extra = extra_absent("provider", str_of(name));
+    auto_buf struct buf list = {0};
+
+    if (extra)
+        return extra_absent_error(extra, err);
+    buf_init(&list, 256);
+    for (const struct provider_type *const *at = types; *at; at++)
+        (void)buf_printf(&list, "%s%s", list.len ? ", " : "", (*at)->ops->type);
+    return error_set(err, ERROR_INVALID, "unknown type '%.40s'; there are: %s", name,
+                     list.len ? list.p : "none");
 }
 
 int provider_open(const struct provider_ops *ops, const struct provider_config *config,
@@ -119,16 +137,16 @@ static bool is_embedded(const struct provider_config *config)
 
 int provider_new(const struct provider_config *config, struct provider **out, struct error *err)
 {
-    const struct provider_ops *ops = find_type(config->type ? config->type : "");
+    const char *name = config->type ? config->type : "";
+    const struct provider_type *type = provider_type_find(name);
 
     *out = NULL;
-    if (!ops)
-        return error_set(err, ERROR_INVALID,
-                         "provider '%.60s': the type '%.40s' is none of e2b, docker, daytona, "
-                         "process, runner, browserbase",
-                         config->name, config->type ? config->type : "");
+    if (!type) {
+        (void)provider_type_unknown(name, err);
+        return error_prefix(err, "provider '%.60s'", config->name);
+    }
     if (!is_embedded(config))
-        return provider_open(ops, config, out, err);
+        return provider_open(type->ops, config, out, err);
     if (!config->embedded)
         return error_set(err, ERROR_UNSUPPORTED,
                          "provider '%.60s': there is no engine in this process; give the 'api_url' "
@@ -252,11 +270,9 @@ static int check_spec(const struct provider *provider, const struct provider_spe
 static int check_size(const struct provider *provider, const struct provider_spec *spec,
                       struct error *err)
 {
-    bool browser = strcmp(provider->ops->type, "browserbase") == 0;
-
-    if (browser && (spec->cpu || spec->mem_mb || spec->disk_mb))
+    if (provider->ops->no_limits && (spec->cpu || spec->mem_mb || spec->disk_mb))
         return lacks(provider->name, "limits of cpu, memory and disk", err);
-    if (spec->disk_mb && strcmp(provider->ops->type, "docker") == 0)
+    if (provider->ops->no_disk_limit && spec->disk_mb)
         return lacks(provider->name, "a limit of disk", err);
     return 0;
 }

@@ -310,8 +310,9 @@ static void docker_about(const struct provider *provider, struct provider_about 
     out->runs_on = "this host";
 }
 
-const struct provider_ops provider_docker = {
+static const struct provider_ops ops = {
     .type = "docker",
+    .no_disk_limit = true,
     .about = docker_about,
     .open = docker_open,
     .close = docker_close,
@@ -332,3 +333,8 @@ const struct provider_ops provider_docker = {
     .list = docker_list,
     .remove = docker_remove,
 };
+
+static const char *const members[] = {
+    "socket", "image", "user",  "network",  "runtime", "pids_limit",   "no_new_privileges",
+    "init",   "pull",  "pause", "cap_drop", "cap_add", "allow_mounts", NULL};
+const struct provider_type provider_type_docker = {.ops = &ops, .members = members};

@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 #include "protocol/http/http_call.h"
-#include "provider/core/provider_internal.h"
+#include "provider/core/provider_ops.h"
 #include "provider/core/rest.h"
 #include "provider/docker/docker_frame.h"
 

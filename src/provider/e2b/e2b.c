@@ -256,7 +256,7 @@ static int e2b_check(struct provider *provider, struct error *err)
     return 0;
 }
 
-const struct provider_ops provider_e2b = {
+static const struct provider_ops ops = {
     .type = "e2b",
     .about = e2b_about,
     .open = e2b_open,
@@ -281,3 +281,13 @@ const struct provider_ops provider_e2b = {
     .list = envd_machine_list,
     .remove = envd_machine_remove,
 };
+
+static const char *const members[] = {"secure",   "egress",      "features", "timeout",
+                                      "template", "sandbox_url", "envd_url", NULL};
+static const struct provider_env envs[] = {
+    {"E2B_API_URL", "api_url"},        {"E2B_DOMAIN", "domain"},
+    {"E2B_TEMPLATE", "template"},      {"E2B_TEMPLATE_ID", "template"},
+    {"E2B_ENVD_BASE_URL", "envd_url"}, {NULL, NULL},
+};
+const struct provider_type provider_type_e2b = {
+    .ops = &ops, .members = members, .envs = envs, .key_env = "E2B_API_KEY"};

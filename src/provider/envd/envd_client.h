@@ -6,7 +6,7 @@
 #pragma once
 
 #include "protocol/fetch/fetch.h"
-#include "provider/core/provider_internal.h"
+#include "provider/core/provider_ops.h"
 
 enum {
     ENVD_PORT = 49983,

@@ -567,7 +567,7 @@ static void process_about(const struct provider *provider, struct provider_about
     out->runs_on = "this host";
 }
 
-const struct provider_ops provider_local = {
+static const struct provider_ops ops = {
     .type = "process",
     .about = process_about,
     .open = process_open,
@@ -586,3 +586,8 @@ const struct provider_ops provider_local = {
     .list = process_list,
     .remove = process_remove,
 };
+
+static const char *const aliases[] = {"local", "local-process", "local-runner", "runner", NULL};
+static const char *const members[] = {"socket", "envd", "agent", "root", NULL};
+const struct provider_type provider_type_process = {
+    .ops = &ops, .aliases = aliases, .members = members};

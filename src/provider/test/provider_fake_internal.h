@@ -1,7 +1,7 @@
 /* Between provider_fake.c (sandboxes) and provider_fake_work.c (commands and files). */
 #pragma once
 
-#include "provider/core/provider_internal.h"
+#include "provider/core/provider_ops.h"
 #include "provider/test/provider_fake.h"
 
 enum { FAKE_LABELS = 32, FAKE_FILE_MAX = 16 << 20 };

@@ -273,7 +273,7 @@ static int find_word(struct runtime *runtime, const struct runtime_caller *calle
     local = strcmp(word, "local-runner") == 0;
     *out = backend_named(runtime, caller, word);
     if (!*out)
-        *out = find_type(runtime, local ? "process" : runtime_provider_type(word));
+        *out = find_type(runtime, runtime_provider_type(word));
     *out_any = !*out && (local || strcmp(word, "runner") == 0);
     return 0;
 }

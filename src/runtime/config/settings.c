@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "protocol/json/json_shape.h"
+#include "provider/core/provider_ops.h"
 #include "runtime/config/settings_internal.h"
 
 enum { DAY_S = 24 * 3600 };
@@ -26,9 +27,10 @@ bool runtime_provider_word(struct str name, char out[RUNTIME_NAME_MAX + 1])
 
 const char *runtime_provider_type(const char *word)
 {
-    if (strcmp(word, "local") == 0 || strcmp(word, "local-process") == 0)
-        return "process";
-    return strcmp(word, "bb") == 0 ? "browserbase" : word;
+    const struct provider_type *type =
+        strcmp(word, "runner") == 0 ? NULL : provider_type_find(word);
+
+    return type ? type->ops->type : word;
 }
 
 bool runtime_name_valid(struct str name)

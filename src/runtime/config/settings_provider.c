@@ -6,70 +6,23 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "protocol/json/json_shape.h"
+#include "provider/core/provider_ops.h"
 #include "runtime/config/settings_internal.h"
 
 /* What a record may say besides what all may. */
 static const char *const common_keys[] = {
     "type", "api_url", "domain", "api_key", "max_sandboxes", "usd_per_second", "usd_per_cpu_second",
     NULL};
-static const char *const e2b_keys[] = {"secure",   "egress",      "features", "timeout",
-                                       "template", "sandbox_url", "envd_url", NULL};
-static const char *const docker_keys[] = {
-    "socket", "image", "user",  "network",  "runtime", "pids_limit",   "no_new_privileges",
-    "init",   "pull",  "pause", "cap_drop", "cap_add", "allow_mounts", NULL};
-static const char *const daytona_keys[] = {
-    "toolbox_url", "target", "organization_id", "snapshot", "image", "egress", NULL};
-static const char *const process_keys[] = {"socket", "envd", "agent", "root", NULL};
-static const char *const browserbase_keys[] = {"project_id", NULL};
-
-/* Environment names that fill members a record does not have. */
-struct env_member {
-    const char *type, *env, *key;
-};
-static const struct env_member env_members[] = {
-    {"e2b", "E2B_API_URL", "api_url"},
-    {"e2b", "E2B_DOMAIN", "domain"},
-    {"e2b", "E2B_TEMPLATE", "template"},
-    {"e2b", "E2B_TEMPLATE_ID", "template"},
-    {"e2b", "E2B_ENVD_BASE_URL", "envd_url"},
-    {"daytona", "DAYTONA_API_URL", "api_url"},
-    {"daytona", "DAYTONA_TOOLBOX_URL", "toolbox_url"},
-    {"daytona", "DAYTONA_TARGET", "target"},
-    {"daytona", "DAYTONA_ORGANIZATION_ID", "organization_id"},
-    {"browserbase", "BROWSERBASE_BASE_URL", "api_url"},
-    {"browserbase", "BROWSERBASE_PROJECT_ID", "project_id"},
-};
-
-struct type_info {
-    const char *type, *key_env;
-    const char *const *keys;
-};
-static const struct type_info types[] = {
-    {"e2b", "E2B_API_KEY", e2b_keys},
-    {"docker", NULL, docker_keys},
-    {"daytona", "DAYTONA_API_KEY", daytona_keys},
-    {"process", NULL, process_keys},
-    {"browserbase", "BROWSERBASE_API_KEY", browserbase_keys},
-};
-
-static const struct type_info *find_type(const char *type)
-{
-    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
-        if (strcmp(types[i].type, type) == 0)
-            return &types[i];
-    return NULL;
-}
-
 static void check_keys(struct loader *loader, const json_t *record, const char *path,
-                       const struct type_info *info)
+                       const struct provider_type *type)
 {
     const char *all[64];
     size_t count = 0;
 
     for (size_t i = 0; common_keys[i]; i++)
         all[count++] = common_keys[i];
-    for (size_t i = 0; info->keys[i]; i++)
-        all[count++] = info->keys[i];
+    for (size_t i = 0; type->members[i]; i++)
+        all[count++] = type->members[i];
     all[count] = NULL;
     loader_known(loader, record, path, all);
 }
@@ -122,18 +75,17 @@ static bool names_address(const char *key)
     return false;
 }
 
-static void fill_from_environment(struct loader *loader, json_t *record, const char *type)
+static void fill_from_environment(struct loader *loader, json_t *record,
+                                  const struct provider_type *info)
 {
+    const char *type = info->ops->type;
     /* A record that names an address keeps it: the environment's address, which may belong to
      * another service, must not receive this record's key. */
     bool addressed = json_object_get(record, "api_url") || json_object_get(record, "domain");
 
-    for (size_t i = 0; i < sizeof(env_members) / sizeof(env_members[0]); i++) {
-        const struct env_member *member = &env_members[i];
-
-        if (strcmp(member->type, type) == 0 && !(addressed && names_address(member->key)))
-            fill(record, member->key, loader_env(loader, member->env));
-    }
+    for (const struct provider_env *at = info->envs; at && at->env; at++)
+        if (!(addressed && names_address(at->member)))
+            fill(record, at->member, loader_env(loader, at->env));
     if (strcmp(type, "docker") == 0)
         fill_docker_host(loader, record);
     if (strcmp(type, "e2b") == 0)
@@ -145,7 +97,7 @@ static void fill_from_environment(struct loader *loader, json_t *record, const c
 
 /* The key, resolved; "" when there is none. Takes it out of the record. */
 static char *take_key(struct loader *loader, json_t *record, const char *path,
-                      const struct type_info *info)
+                      const struct provider_type *info)
 {
     auto_free char *where = xasprintf("%s.api_key", path);
     const json_t *value = json_object_get(record, "api_key");
@@ -250,7 +202,7 @@ static void read_rate(struct loader *loader, const json_t *record, const char *p
 static void add_backend(struct loader *loader, const char *name, json_t *record, const char *path,
                         const char *type)
 {
-    const struct type_info *info = find_type(type);
+    const struct provider_type *info = provider_type_find(type);
     struct backend_settings *backend;
 
     if (loader->out->backend_count == RUNTIME_BACKENDS_MAX) {
@@ -265,7 +217,7 @@ static void add_backend(struct loader *loader, const char *name, json_t *record,
     (void)json_object_set_new(backend->record, "type", json_str(str_of(type)));
     if (strcmp(type, "e2b") == 0)
         backend->address_from = address_from(loader, record);
-    fill_from_environment(loader, backend->record, type);
+    fill_from_environment(loader, backend->record, info);
     backend->api_key = take_key(loader, backend->record, path, info);
     backend->api_url = take_text(loader, backend->record, path, "api_url");
     backend->domain = take_text(loader, backend->record, path, "domain");
@@ -274,7 +226,7 @@ static void add_backend(struct loader *loader, const char *name, json_t *record,
     read_rate(loader, backend->record, path, "usd_per_cpu_second", &backend->usd_per_cpu_second);
     if (strcmp(type, "e2b") == 0)
         settle_e2b(loader, backend, path);
-    if ((strcmp(type, "daytona") == 0 || strcmp(type, "browserbase") == 0) && !*backend->api_key)
+    if (info->remote && !*backend->api_key)
         loader_fault(loader, path, "needs api_key, here or in %s", info->key_env);
 }
 
@@ -284,6 +236,7 @@ static void read_record(struct loader *loader, const char *name, json_t *record)
     auto_free char *type_path = xasprintf("%s.type", path);
     const char *type = name;
     char word[RUNTIME_NAME_MAX + 1];
+    struct error err;
 
     if (!runtime_name_valid(str_of(name)) || strcmp(name, "runner") == 0) {
         loader_fault(loader, path,
@@ -304,10 +257,10 @@ static void read_record(struct loader *loader, const char *name, json_t *record)
         }
         type = word;
     }
-    type = strcmp(type, "local-runner") == 0 ? "process" : runtime_provider_type(type);
-    if (!find_type(type)) {
-        loader_fault(loader, type_path,
-                     "'%s' is none of e2b, docker, daytona, process (local), browserbase", type);
+    type = runtime_provider_type(type);
+    if (!provider_type_find(type)) {
+        (void)provider_type_unknown(type, &err);
+        loader_fault(loader, type_path, "%s", err.message);
         return;
     }
     add_backend(loader, name, record, path, type);
@@ -335,7 +288,7 @@ static void add_built_in(struct loader *loader, const char *name, const char *ty
 
 static bool word_is_known(const struct loader *loader, const char *word)
 {
-    const char *type = strcmp(word, "local-runner") == 0 ? "process" : runtime_provider_type(word);
+    const char *type = runtime_provider_type(word);
 
     for (size_t i = 0; i < loader->out->backend_count; i++)
         if (strcmp(loader->out->backends[i].name, word) == 0)
@@ -380,10 +333,9 @@ void loader_providers(struct loader *loader)
         read_record(loader, name, record);
     add_built_in(loader, "e2b", "e2b", json_object());
     add_built_in(loader, "docker", "docker", json_object());
-    if (loader_env(loader, "DAYTONA_API_KEY"))
-        add_built_in(loader, "daytona", "daytona", json_object());
-    if (loader_env(loader, "BROWSERBASE_API_KEY"))
-        add_built_in(loader, "browserbase", "browserbase", json_object());
+    for (const struct provider_type *const *at = provider_types_all(); *at; at++)
+        if ((*at)->remote && loader_env(loader, (*at)->key_env))
+            add_built_in(loader, (*at)->ops->type, (*at)->ops->type, json_object());
     if (loader_env(loader, "QUICKSAND_PROCESS_SOCKET"))
         add_built_in(loader, "local", "process", json_object());
     choose_default(loader);
@@ -392,7 +344,7 @@ void loader_providers(struct loader *loader)
 static const struct backend_settings *default_backend(const struct runtime_settings *settings)
 {
     const char *word = settings->default_provider;
-    const char *type = strcmp(word, "local-runner") == 0 ? "process" : runtime_provider_type(word);
+    const char *type = runtime_provider_type(word);
 
     for (size_t i = 0; i < settings->backend_count; i++)
         if (strcmp(settings->backends[i].name, word) == 0)
@@ -425,9 +377,10 @@ void runtime_settings_default(const struct runtime_settings *settings, struct bu
 {
     const struct backend_settings *backend = default_backend(settings);
     const char *type = backend ? backend->type : "runner";
+    const struct provider_type *info = provider_type_find(type);
 
     (void)buf_printf(out, "%s", settings->default_provider);
-    *out_remote = strcmp(type, "daytona") == 0 || strcmp(type, "browserbase") == 0;
+    *out_remote = info && info->remote;
     if (strcmp(type, "e2b") == 0) {
         tell_e2b(backend, out);
         *out_remote = strcmp(backend->api_url, "embedded") != 0;

@@ -243,7 +243,7 @@ TEST(settings_all_faults_at_once)
     HAS(faults, "default_provider: unknown provider 'lambda'; there are: e2b");
     HAS(faults, "providers.e2b.tmeplate: unknown member; did you mean 'template'?\n");
     HAS(faults, "providers.e2b.api_key: is needed for a remote endpoint");
-    HAS(faults, "providers.k.type: 'kubernetes' is none of");
+    HAS(faults, "providers.k.type: unknown type 'kubernetes'; there are: e2b, docker");
     HAS(faults, "providers.d.api_key: the environment variable 'NOPE' is not set\n");
     HAS(faults, "providers.runner: is not a name");
     HAS(faults, "profiles.x.network.mode: must be allow-all, deny-all or restricted\n");

@@ -4,7 +4,7 @@
  * Daytona's stop, which keeps the disk; nothing but kill deletes. A fresh sandbox never names a
  * snapshot unless the operator or a restore does. A snapshot is told as a manifest with its name and
  * the image its sandbox came from. */
-#include "provider/daytona/daytona.h"
+#include "extra/daytona/daytona.h"
 
 #include <poll.h>
 #include <string.h>

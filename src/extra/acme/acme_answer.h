@@ -6,4 +6,4 @@
 struct http_exchange;
 
 /* True when there was one. */
-bool challenge_handle(struct http_exchange *ex, const char *data_dir);
+bool acme_answer(struct http_exchange *ex, const char *data_dir);

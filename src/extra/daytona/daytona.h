@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "provider/core/provider_internal.h"
+#include "provider/core/provider_ops.h"
 #include "provider/core/rest.h"
 
 struct daytona {

@@ -1,5 +1,5 @@
 /* Files of a Daytona sandbox, by its toolbox, and the address of its ports. */
-#include "provider/daytona/daytona.h"
+#include "extra/daytona/daytona.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * one that it does not like is tried again with the one it gives instead. An order has a list of authorizations, one for
  * each name, each with challenges of several types: one of ours is shown, the authority told to look, and asked until
  * it has. Then the order is finalized with a request for a certificate, and asked about until that is there. */
-#include "protocol/acme/acme.h"
+#include "extra/acme/acme.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/encode.h"
-#include "protocol/acme/acme_jws.h"
+#include "extra/acme/acme_jws.h"
 #include "protocol/fetch/fetch.h"
 #include "protocol/json/json_shape.h"
 #include "protocol/tls/tls_make.h"

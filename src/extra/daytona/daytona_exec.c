@@ -4,7 +4,7 @@
  * and stderr joined. The request runs on the provider's hub; the reader gets STARTED at once, then
  * waits for the answer and gets it as STDOUT and EXITED. There is no way to send input or signals;
  * the timeout is the toolbox's to enforce, and ours when it does not. */
-#include "provider/daytona/daytona.h"
+#include "extra/daytona/daytona.h"
 
 #include <string.h>
 #include <sys/eventfd.h>

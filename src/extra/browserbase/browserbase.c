@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "protocol/json/json_shape.h"
-#include "provider/core/provider_internal.h"
+#include "provider/core/provider_ops.h"
 #include "provider/core/rest.h"
 
 #define DEFAULT_URL "https://api.browserbase.com"
@@ -322,8 +322,9 @@ static void browserbase_about(const struct provider *provider, struct provider_a
     out->runs_on = "a service";
 }
 
-const struct provider_ops provider_browserbase = {
+static const struct provider_ops ops = {
     .type = "browserbase",
+    .no_limits = true,
     .about = browserbase_about,
     .open = bb_open,
     .close = bb_close,
@@ -334,3 +335,17 @@ const struct provider_ops provider_browserbase = {
     .connect = bb_connect,
     .kill = bb_kill,
 };
+
+static const char *const aliases[] = {"bb", NULL};
+static const char *const members[] = {"project_id", NULL};
+static const struct provider_env envs[] = {
+    {"BROWSERBASE_BASE_URL", "api_url"},
+    {"BROWSERBASE_PROJECT_ID", "project_id"},
+    {NULL, NULL},
+};
+const struct provider_type provider_type_browserbase = {.ops = &ops,
+                                                        .aliases = aliases,
+                                                        .members = members,
+                                                        .envs = envs,
+                                                        .key_env = "BROWSERBASE_API_KEY",
+                                                        .remote = true};

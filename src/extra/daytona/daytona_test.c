@@ -5,8 +5,8 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "extra/daytona/daytona.h"
 #include "protocol/json/json_shape.h"
-#include "provider/daytona/daytona.h"
 #include "provider/test/provider_test_far.h"
 
 static struct {

@@ -15,8 +15,9 @@
 #include "base/clock.h"
 #include "base/path.h"
 #include "cli/command/cli_tls_files.h"
-#include "cli/core/cli_internal.h"
-#include "protocol/acme/acme.h"
+#include "cli/core/cli_command.h"
+#include "extra/acme/acme.h"
+#include "extra/acme/cli_tls_acme.h"
 #include "protocol/tls/tls_make.h"
 
 enum { RENEW_DAYS = 30, HOOK_MS = 600 * 1000 };

@@ -1,5 +1,5 @@
 /* See acme_jws.h. */
-#include "protocol/acme/acme_jws.h"
+#include "extra/acme/acme_jws.h"
 
 #include <openssl/core_names.h>
 #include <openssl/ec.h>

@@ -1,6 +1,6 @@
 /* See challenge.h. The path is looked at first, so that nothing is opened for any other request; the file is a short one
  * that root made a moment ago. */
-#include "quicksand/challenge.h"
+#include "extra/acme/acme_answer.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 enum { TOKEN_MAX = 128, VALUE_MAX = 512 };
 
-bool challenge_handle(struct http_exchange *ex, const char *data_dir)
+bool acme_answer(struct http_exchange *ex, const char *data_dir)
 {
     struct str path = http_request(ex)->path, token = str_skip(path, sizeof(PREFIX) - 1);
     struct http_header type = {STR("Content-Type"), STR("application/octet-stream")};

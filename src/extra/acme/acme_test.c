@@ -1,6 +1,6 @@
 /* What is signed, against values of RFC 7638 and against OpenSSL's own reading of it. The flow is tried by
  * tests/functional/tls-acme.test.mjs. */
-#include "protocol/acme/acme.h"
+#include "extra/acme/acme.h"
 
 #include <openssl/ec.h>
 #include <openssl/evp.h>
@@ -8,7 +8,7 @@
 
 #include "base/encode.h"
 #include "base/test.h"
-#include "protocol/acme/acme_jws.h"
+#include "extra/acme/acme_jws.h"
 #include "protocol/json/json_shape.h"
 
 TEST(base64_of_urls)

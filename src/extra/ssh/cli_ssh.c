@@ -18,10 +18,11 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 #include "cli/core/cli_names.h"
 #include "cli/core/cli_runtime.h"
 #include "cli/core/cli_v1.h"
+#include "extra/ssh/cli_ssh.h"
 #include "protocol/json/json_shape.h"
 
 #define HOST_SUFFIX ".quicksand" /* no name that anybody resolves */

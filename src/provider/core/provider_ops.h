@@ -1,4 +1,4 @@
-/* What a type of provider is made of. Private to this folder. */
+/* What a type of provider is made of: for those that implement one. */
 #pragma once
 
 #include "provider/core/provider.h"
@@ -8,6 +8,7 @@ struct envd_place;
 /* Entries that are NULL are capabilities the type lacks. */
 struct provider_ops {
     const char *type;
+    bool no_limits, no_disk_limit; /* what it cannot enforce */
     /* Reads config->options, sets provider->caps (and ->impl). */
     int (*open)(struct provider *provider, const struct provider_config *config, struct error *err);
     void (*close)(struct provider *provider);
@@ -86,8 +87,31 @@ struct provider_process {
     const char *provider_name; /* for messages */
 };
 
-extern const struct provider_ops provider_e2b, provider_docker, provider_daytona, provider_local,
-    provider_browserbase;
+/* What is known of a type before a provider of it is opened. */
+struct provider_type {
+    const struct provider_ops *ops;
+    const char *const *aliases; /* other names of the type, NULL-terminated; or NULL */
+    const char *const *members; /* of a record in the configuration, besides those of all types */
+    const struct provider_env *envs; /* NULL-terminated; or NULL */
+    const char *key_env;             /* environment variable with the API key; or NULL */
+    bool remote; /* a service elsewhere: needs a key, and exists as soon as there is one */
+};
+
+/* An environment variable that fills a member which a record lacks. */
+struct provider_env {
+    const char *env, *member;
+};
+
+extern const struct provider_type provider_type_e2b, provider_type_docker, provider_type_process;
+
+/* Sets the types that this program has, NULL-terminated; before the first use of any of them. */
+void provider_types_set(const struct provider_type *const *types);
+/* By name or alias; NULL when this program has no such type. */
+const struct provider_type *provider_type_find(const char *name);
+/* ERROR_INVALID with the reason: unknown, or not built in. */
+int provider_type_unknown(const char *name, struct error *err);
+/* All of them, NULL-terminated. */
+const struct provider_type *const *provider_types_all(void);
 
 /* provider_new() for one kind. */
 int provider_open(const struct provider_ops *ops, const struct provider_config *config,

@@ -1,6 +1,6 @@
 /* Daytona: sandboxes by one REST API, what is in them by another on a host of its own (the toolbox).
  * This file has the settings and the two ways to call. */
-#include "provider/daytona/daytona.h"
+#include "extra/daytona/daytona.h"
 
 #include <string.h>
 
@@ -199,7 +199,7 @@ static void daytona_about(const struct provider *provider, struct provider_about
     out->runs_on = "a service";
 }
 
-const struct provider_ops provider_daytona = {
+static const struct provider_ops ops = {
     .type = "daytona",
     .about = daytona_about,
     .open = daytona_open,
@@ -221,3 +221,15 @@ const struct provider_ops provider_daytona = {
     .list = daytona_list,
     .remove = daytona_remove,
 };
+
+static const char *const members[] = {
+    "toolbox_url", "target", "organization_id", "snapshot", "image", "egress", NULL};
+static const struct provider_env envs[] = {
+    {"DAYTONA_API_URL", "api_url"},
+    {"DAYTONA_TOOLBOX_URL", "toolbox_url"},
+    {"DAYTONA_TARGET", "target"},
+    {"DAYTONA_ORGANIZATION_ID", "organization_id"},
+    {NULL, NULL},
+};
+const struct provider_type provider_type_daytona = {
+    .ops = &ops, .members = members, .envs = envs, .key_env = "DAYTONA_API_KEY", .remote = true};
