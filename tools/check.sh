@@ -30,6 +30,13 @@ cpp_check()
         --suppress='*:/usr/*' --suppress=unknownMacro --suppress=missingIncludeSystem --suppress=ctuuninitvar --suppress=internalAstError -i /usr
 }
 
+# Threads are started by base/thread.c, which gives them a name and blocks their signals. Tests may start others.
+threads()
+{
+    ! grep -rnE '\b(pthread_create|thrd_create|uv_thread_create(_ex)?)\(' src --include='*.[ch]' --exclude-dir=test --exclude='*_test.c' |
+        grep -v '^src/base/thread\.c:'
+}
+
 generate()
 {
     # Sources that the build makes are analysed like the others; which they are is asked of what is up to date.
@@ -43,6 +50,7 @@ if [ "$what" = all ] || [ "$what" = --quick ]; then
     step layers tools/check_layers.py
     step size tools/check_size.py
     step requirements tools/check_requirements.py
+    step threads threads
 fi
 if [ "$what" != --quick ]; then
     mkdir -p build/cppcheck

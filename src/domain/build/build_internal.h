@@ -14,6 +14,7 @@
 #include "base/cond.h"
 #include "base/id.h"
 #include "base/list.h"
+#include "base/periodic.h"
 #include "base/thread.h"
 #include "domain/build/build.h"
 #include "domain/build/recipe.h"
@@ -48,8 +49,7 @@ struct builds {
     pthread_cond_t turned; /* something of it has ended */
     bool stopping;
     struct thread threads[BUILD_THREADS_MAX];
-    pthread_t keeper;
-    bool has_keeper;
+    struct periodic keeper; /* also after each build */
 };
 
 /* ---- build_log.c: what a build says ---- */

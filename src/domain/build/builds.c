@@ -108,6 +108,7 @@ static void work_at(struct builds *all, struct build *build)
     build->ended = true; /* who waits for it may free it from here on */
     (void)pthread_cond_broadcast(&all->changed);
     (void)pthread_mutex_unlock(&all->lock);
+    periodic_soon(&all->keeper);
     if (!waited_for)
         build_free(build);
 }
@@ -283,25 +284,16 @@ int build_cancel(struct builds *all, struct str team_id, struct str template_id,
 
 /* ---- what has no hurry ---- */
 
-static void *keep(void *arg)
+static void keep(void *arg)
 {
     struct builds *all = arg;
     struct error ignored;
     size_t count;
 
-    (void)pthread_mutex_lock(&all->lock);
-    while (!all->stopping) {
-        (void)pthread_mutex_unlock(&all->lock);
-        cache_prune(all);
-        files_prune(all);
-        (void)store_build_prune(all->config.store, clock_wall_us() - HISTORY_DAYS * DAY_US,
-                                HISTORY_BATCH, &count, &ignored);
-        (void)pthread_mutex_lock(&all->lock);
-        if (!all->stopping)
-            (void)cond_wait_ms(&all->changed, &all->lock, KEEPER_MS);
-    }
-    (void)pthread_mutex_unlock(&all->lock);
-    return NULL;
+    cache_prune(all);
+    files_prune(all);
+    (void)store_build_prune(all->config.store, clock_wall_us() - HISTORY_DAYS * DAY_US,
+                            HISTORY_BATCH, &count, &ignored);
 }
 
 /* ---- open, close ---- */
@@ -329,12 +321,16 @@ static void set_defaults(struct builds_config *config)
 
 static int start_threads(struct builds *all, struct error *err)
 {
+    all->keeper = (struct periodic){.name = "builds",
+                                    .period_us = KEEPER_MS * INT64_C(1000),
+                                    .may_block = true,
+                                    .run = keep,
+                                    .arg = all};
+    if (periodic_add(&all->keeper, 0, err) < 0)
+        return -1;
     for (size_t i = 0; i < all->config.max; i++)
         if (thread_start(&all->threads[i], "build", THREAD_STACK_DEFAULT, work, all, err) < 0)
             return -1;
-    if (pthread_create(&all->keeper, NULL, keep, all) != 0)
-        return error_set(err, ERROR_INTERNAL, "cannot start a thread for builds");
-    all->has_keeper = true;
     return 0;
 }
 
@@ -405,8 +401,7 @@ void builds_close(struct builds *all)
     stop_all(all);
     for (size_t i = 0; i < BUILD_THREADS_MAX; i++)
         thread_join(&all->threads[i]);
-    if (all->has_keeper)
-        (void)pthread_join(all->keeper, NULL);
+    periodic_remove(&all->keeper);
     while ((at = list_pop_front(&all->queue)))
         build_free(container_of(at, struct build, link));
     fetch_free(all->fetch);

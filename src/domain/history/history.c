@@ -7,9 +7,9 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/cond.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/periodic.h"
 #include "domain/history/history_internal.h"
 #include "store/core/store.h"
 
@@ -27,13 +27,11 @@ struct gathered {
 struct history {
     struct sandboxes *sandboxes;
     struct store *store;
-    pthread_t thread;
-    pthread_mutex_t lock; /* guards closing and recent */
-    pthread_cond_t wake;
-    bool closing;
+    struct periodic sample;
+    pthread_mutex_t lock; /* guards recent */
     struct history_recent recent;
     bool warned;
-    struct gathered gathered[HISTORY_RANGES]; /* the thread's own */
+    struct gathered gathered[HISTORY_RANGES]; /* the job's own */
 };
 
 static void read_host(struct history_host *out)
@@ -107,8 +105,9 @@ static struct history_tick tick_of(const struct sandboxes_stats *stats,
                                  .host = *host};
 }
 
-static void sample(struct history *history)
+static void sample(void *arg)
 {
+    struct history *history = arg;
     int64_t now_us = clock_wall_us();
     struct sandboxes_stats stats;
     struct history_host host;
@@ -134,24 +133,6 @@ static void sample(struct history *history)
     }
 }
 
-static void *run(void *arg)
-{
-    struct history *history = arg;
-
-    (void)pthread_mutex_lock(&history->lock);
-    while (!history->closing) {
-        int64_t until_us = clock_mono_us() + SAMPLE_S * INT64_C(1000000);
-
-        (void)pthread_mutex_unlock(&history->lock);
-        sample(history);
-        (void)pthread_mutex_lock(&history->lock);
-        while (!history->closing && cond_wait_until(&history->wake, &history->lock, until_us))
-            ;
-    }
-    (void)pthread_mutex_unlock(&history->lock);
-    return NULL;
-}
-
 int history_open(struct sandboxes *sandboxes, struct store *store, struct history **out,
                  struct error *err)
 {
@@ -160,10 +141,14 @@ int history_open(struct sandboxes *sandboxes, struct store *store, struct histor
     history->sandboxes = sandboxes;
     history->store = store;
     (void)pthread_mutex_init(&history->lock, NULL);
-    cond_init(&history->wake);
-    if (pthread_create(&history->thread, NULL, run, history) != 0) {
+    history->sample = (struct periodic){.name = "history",
+                                        .period_us = SAMPLE_S * INT64_C(1000000),
+                                        .may_block = true,
+                                        .run = sample,
+                                        .arg = history};
+    if (periodic_add(&history->sample, 0, err) < 0) {
         free(history);
-        return error_set(err, ERROR_INTERNAL, "cannot start the thread of the history");
+        return -1;
     }
     *out = history;
     return 0;
@@ -173,12 +158,7 @@ void history_close(struct history *history)
 {
     if (!history)
         return;
-    (void)pthread_mutex_lock(&history->lock);
-    history->closing = true;
-    (void)pthread_cond_signal(&history->wake);
-    (void)pthread_mutex_unlock(&history->lock);
-    (void)pthread_join(history->thread, NULL);
-    (void)pthread_cond_destroy(&history->wake);
+    periodic_remove(&history->sample);
     (void)pthread_mutex_destroy(&history->lock);
     free(history);
 }

@@ -54,6 +54,7 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     layers_init(all);
     room_init(all);
     metrics_init(all);
+    keeper_init(all);
     stats_init(all);
     idempotency_init(all);
     (void)pthread_mutex_init(&all->space.lock, NULL);

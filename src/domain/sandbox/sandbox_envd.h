@@ -64,3 +64,5 @@ int64_t lease_seconds(const struct sandboxes *all, int64_t end_at_us);
 void lease_tell(struct sandboxes *all, const char *id, int64_t end_at_us, int64_t revision);
 /* Those that failed. True when some still do. */
 bool lease_retry(struct sandboxes *all);
+/* In sandbox_keeper.c: after a moment. */
+void lease_retry_later(struct sandboxes *all);

@@ -16,6 +16,7 @@
 #include "base/cond.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "base/periodic.h"
 #include "base/thread.h"
 #include "domain/network/network_peers.h"
 #include "domain/sandbox/sandbox.h"
@@ -68,10 +69,8 @@ struct layers {
 
 /* The thread that does what has no hurry. */
 struct keeper {
-    pthread_mutex_t lock;
-    pthread_cond_t wanted;
-    bool collect, lease, stopping, has_thread;
-    pthread_t thread;
+    struct periodic back_up, collect, prune, reap, leases;
+    int64_t pause_us; /* of collect: before the next try after a failure */
 };
 
 /* sandbox_stats.c */
@@ -123,14 +122,12 @@ struct space {
 };
 
 struct metrics {
-    pthread_mutex_t lock; /* guards the maps */
-    pthread_cond_t wake;
+    pthread_mutex_t lock;            /* guards the maps */
     struct map rings;                /* id to struct ring */
     struct map teams;                /* id to struct team_ring */
     struct box_traffic network_past; /* of sandboxes that are gone */
     atomic_bool stopping;
-    bool has_thread;
-    pthread_t thread;
+    struct periodic sample;
 };
 
 /* A setup whose programs listened on no port. */

@@ -34,8 +34,6 @@ void layers_init(struct sandboxes *all)
     (void)pthread_mutex_init(&all->layers.lock, NULL);
     cond_init(&all->layers.changed);
     map_init(&all->layers.pins);
-    (void)pthread_mutex_init(&all->keeper.lock, NULL);
-    cond_init(&all->keeper.wanted);
 }
 
 void layers_done(struct sandboxes *all)
@@ -47,8 +45,6 @@ void layers_done(struct sandboxes *all)
     map_done(&all->layers.pins);
     (void)pthread_mutex_destroy(&all->layers.lock);
     (void)pthread_cond_destroy(&all->layers.changed);
-    (void)pthread_mutex_destroy(&all->keeper.lock);
-    (void)pthread_cond_destroy(&all->keeper.wanted);
 }
 
 static struct pin *pin_of(struct layers *layers, const char *name)

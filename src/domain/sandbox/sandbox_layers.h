@@ -30,6 +30,8 @@ int layers_seal(struct sandboxes *all, struct str team_id, struct str id, struct
 
 /* ---- sandbox_keeper.c ---- */
 
+/* Before anybody can want something of it. */
+void keeper_init(struct sandboxes *all);
 int keeper_start(struct sandboxes *all, struct error *err);
 void keeper_stop(struct sandboxes *all);
 void layers_collect_soon(struct sandboxes *all);

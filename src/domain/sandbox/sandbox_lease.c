@@ -46,10 +46,7 @@ void lease_tell(struct sandboxes *all, const char *id, int64_t end_at_us, int64_
     if (tell(all, id, end_at_us, revision))
         return;
     set_failed(all, id, revision, true);
-    (void)pthread_mutex_lock(&all->keeper.lock);
-    all->keeper.lease = true;
-    (void)pthread_cond_signal(&all->keeper.wanted);
-    (void)pthread_mutex_unlock(&all->keeper.lock);
+    lease_retry_later(all);
 }
 
 struct late {

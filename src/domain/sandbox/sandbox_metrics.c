@@ -1,4 +1,4 @@
-/* One thread asks the engine about every running sandbox and keeps the answers in rings that grow up
+/* A periodic job asks the engine about every running sandbox and keeps the answers in rings that grow up
  * to a bound, so that a sandbox of a few seconds costs a few samples. Rings of sandboxes that are gone
  * are swept at the next turn. */
 #include "domain/sandbox/sandbox_metrics.h"
@@ -61,7 +61,6 @@ void metrics_init(struct sandboxes *all)
     struct metrics *metrics = &all->metrics;
 
     (void)pthread_mutex_init(&metrics->lock, NULL);
-    cond_init(&metrics->wake);
     map_init(&metrics->rings);
     map_init(&metrics->teams);
 }
@@ -82,7 +81,6 @@ void metrics_done(struct sandboxes *all)
     map_done(&metrics->rings);
     map_done(&metrics->teams);
     (void)pthread_mutex_destroy(&metrics->lock);
-    (void)pthread_cond_destroy(&metrics->wake);
 }
 
 static const struct sandbox_sample *ring_last(const struct ring *ring)
@@ -212,8 +210,9 @@ static void sample_team(struct sandboxes *all, const char *team_id, size_t runni
     ring->samples[ring_next(ring->cap, &ring->first, &ring->count)] = sample;
 }
 
-static void sample_all(struct sandboxes *all)
+static void sample_all(void *arg)
 {
+    struct sandboxes *all = arg;
     struct table_target *targets;
     struct table_team *teams;
     size_t count = table_targets(all, &targets), team_count;
@@ -233,42 +232,20 @@ static void sample_all(struct sandboxes *all)
     sweep(all);
 }
 
-static void *metrics_run(void *arg)
-{
-    struct sandboxes *all = arg;
-    struct metrics *metrics = &all->metrics;
-
-    while (!atomic_load(&metrics->stopping)) {
-        int64_t next = clock_mono_us() + all->sample_us, left;
-
-        (void)pthread_mutex_lock(&metrics->lock);
-        while (!atomic_load(&metrics->stopping) && (left = next - clock_mono_us()) > 0)
-            (void)cond_wait_us(&metrics->wake, &metrics->lock, left);
-        (void)pthread_mutex_unlock(&metrics->lock);
-        if (!atomic_load(&metrics->stopping))
-            sample_all(all);
-    }
-    return NULL;
-}
-
 int metrics_start(struct sandboxes *all, struct error *err)
 {
-    int errnum = pthread_create(&all->metrics.thread, NULL, metrics_run, all);
-
-    if (errnum)
-        return error_set_errno(err, errnum, "start the metrics thread");
-    all->metrics.has_thread = true;
-    return 0;
+    all->metrics.sample = (struct periodic){.name = "sample-sandboxes",
+                                            .period_us = all->sample_us,
+                                            .may_block = true,
+                                            .run = sample_all,
+                                            .arg = all};
+    return periodic_add(&all->metrics.sample, all->sample_us, err);
 }
 
 void metrics_stop(struct sandboxes *all)
 {
-    (void)pthread_mutex_lock(&all->metrics.lock);
     atomic_store(&all->metrics.stopping, true);
-    (void)pthread_cond_signal(&all->metrics.wake);
-    (void)pthread_mutex_unlock(&all->metrics.lock);
-    if (all->metrics.has_thread)
-        (void)pthread_join(all->metrics.thread, NULL);
+    periodic_remove(&all->metrics.sample);
 }
 
 static bool within(int64_t at_us, int64_t from_us, int64_t until_us)

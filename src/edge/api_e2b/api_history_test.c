@@ -137,6 +137,7 @@ TEST(monitoring)
     CHECK_INT(call.endpoint->handler(&call, &err), 0);
     CHECK(strstr(call.text, "quicksand_sandboxes{state=\"paused\"} 7\n"));
     CHECK(strstr(call.text, "# TYPE quicksand_create_seconds histogram\n"));
+    CHECK(strstr(call.text, "# TYPE quicksand_periodic_turns_total counter\n"));
     CHECK(strncmp(call.content_type, "text/plain", 10) == 0);
     call_done(&call);
 }

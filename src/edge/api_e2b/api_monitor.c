@@ -4,12 +4,17 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
+#include "base/periodic.h"
 #include "domain/sandbox/sandbox.h"
 #include "domain/sandbox/sandbox_creates.h"
 #include "domain/sandbox/sandbox_metrics.h"
 #include "edge/api_e2b/api_internal.h"
 
-enum { TEXT_MAX = 4 * 1024 * 1024, SANDBOXES_MAX = 5000 /* with lines of their own */ };
+enum {
+    TEXT_MAX = 4 * 1024 * 1024,
+    JOBS_MAX = 64,
+    SANDBOXES_MAX = 5000 /* with lines of their own */
+};
 
 void api_monitor_count(struct api *api, int status, int64_t us)
 {
@@ -168,6 +173,26 @@ static void write_requests(struct buf *out, struct api *api)
                      (double)atomic_load(&api->request_us) / 1e6, sum);
 }
 
+static void write_jobs(struct buf *out)
+{
+    struct periodic_state states[JOBS_MAX];
+    size_t count = periodic_states(states, JOBS_MAX);
+
+    head(out, "quicksand_periodic_turns_total", "counter", "Turns of periodic jobs that ended.");
+    for (size_t i = 0; i < count; i++)
+        (void)buf_printf(out, "quicksand_periodic_turns_total{job=\"%s\"} %" PRIu64 "\n",
+                         states[i].name, states[i].turns);
+    head(out, "quicksand_periodic_seconds", "gauge", "How long a job's last turn took.");
+    for (size_t i = 0; i < count; i++)
+        (void)buf_printf(out, "quicksand_periodic_seconds{job=\"%s\"} %g\n", states[i].name,
+                         (double)states[i].took_us / 1e6);
+    head(out, "quicksand_periodic_late_seconds", "gauge",
+         "How long after its time a job's last turn began.");
+    for (size_t i = 0; i < count; i++)
+        (void)buf_printf(out, "quicksand_periodic_late_seconds{job=\"%s\"} %g\n", states[i].name,
+                         (double)states[i].late_us / 1e6);
+}
+
 int api_monitor(struct api_call *call, struct error *err)
 {
     auto_buf struct buf out = {0};
@@ -205,6 +230,7 @@ int api_monitor(struct api_call *call, struct error *err)
           "Disk held for temporary files of uploads, exports and builds.",
           (uint64_t)spool_held(call->api->config.spool));
     call_counts_write(&out);
+    write_jobs(&out);
     if (call->api->config.monitor)
         call->api->config.monitor(call->api->config.monitor_arg, &out);
     call_answer(&call->call, 200, NULL);

@@ -158,7 +158,7 @@ int backends_open(struct runtime *runtime, struct error *err)
             return -1;
     if (runners_open(runtime, err) < 0)
         return -1;
-    runtime_timer_add(runtime, settings->health_interval_s, backends_check);
+    runtime_timer_add(runtime, "health", settings->health_interval_s, false, backends_check);
     return 0;
 }
 

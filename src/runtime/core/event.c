@@ -36,7 +36,7 @@ int runtime_events_open(struct runtime *runtime, struct error *err)
     if (store_runtime_event_last(runtime->config.store, &events->last_id, &events->rows, err) < 0)
         return -1;
     events->gone_id = events->last_id;
-    runtime_timer_add(runtime, PRUNE_PERIOD_S, prune);
+    runtime_timer_add(runtime, "forget-events", PRUNE_PERIOD_S, true, prune);
     return 0;
 }
 

@@ -45,14 +45,13 @@ int runtime_open(const struct runtime_config *config, struct runtime **out, stru
     profiles_kept_open(runtime);
     runtime_runs_open(runtime);
     runtime_follow_init(runtime);
-    if (runtime_secrets_open(runtime) < 0 || runtime_timer_open(runtime) < 0 ||
-        backends_open(runtime, err) < 0 || profiles_open(runtime, err) < 0 ||
-        runtime_events_open(runtime, err) < 0 || jobs_open(runtime, err) < 0 ||
-        runtime_follow_open(runtime, err) < 0 || sessions_open(runtime, err) < 0) {
+    if (runtime_secrets_open(runtime) < 0 || backends_open(runtime, err) < 0 ||
+        profiles_open(runtime, err) < 0 || runtime_events_open(runtime, err) < 0 ||
+        jobs_open(runtime, err) < 0 || runtime_follow_open(runtime, err) < 0 ||
+        sessions_open(runtime, err) < 0 || runtime_timer_start(runtime, err) < 0) {
         runtime_close(runtime);
         return -1;
     }
-    runtime_timer_start(runtime);
     *out = runtime;
     return 0;
 }

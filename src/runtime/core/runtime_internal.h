@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "base/periodic.h"
 #include "provider/core/provider.h"
 #include "runtime/core/runtime.h"
 #include "runtime/core/settings.h"
@@ -19,6 +20,8 @@ struct runtime_claims;
 struct runtime_sweeps;
 struct terminals;
 
+enum { RUNTIME_TIMERS_MAX = 16 };
+
 struct runtime {
     struct runtime_config config;
     struct backend *backends; /* configured ones, then registered runners (backend.c) */
@@ -32,18 +35,22 @@ struct runtime {
     struct jobs *jobs;                   /* job.c */
     struct terminals *terminals;         /* terminal.c */
     struct sessions *sessions;           /* session.c */
-    struct runtime_timer *timer;         /* timer.c: health every 30 s, stale cleanup hourly, ... */
     struct runtime_secrets *secrets;     /* mask.c */
-    _Atomic(json_t *) profiles;          /* those read last; NULL = the settings' */
-    struct profiles_kept *kept;          /* profile_kept.c */
-    json_t *file_profiles;               /* array of all that were read since the start, or NULL */
+    struct runtime_timer {               /* timer.c: health every 30 s, stale cleanup hourly, ... */
+        struct periodic job;
+        struct runtime *runtime;
+        void (*fn)(struct runtime *runtime);
+    } timers[RUNTIME_TIMERS_MAX];
+    size_t timer_count;
+    _Atomic(json_t *) profiles; /* those read last; NULL = the settings' */
+    struct profiles_kept *kept; /* profile_kept.c */
+    json_t *file_profiles;      /* array of all that were read since the start, or NULL */
 };
 
 /* Called by runtime_open() and, in the opposite order, by runtime_close() in runtime.c. A close also
  * finds its part never opened or half open. */
 int runtime_secrets_open(struct runtime *runtime);
 void runtime_secrets_close(struct runtime *runtime);
-int runtime_timer_open(struct runtime *runtime);
 int backends_open(struct runtime *runtime, struct error *err);
 void backends_close(struct runtime *runtime);
 /* Until no check is under way. */
@@ -79,13 +86,11 @@ bool runtime_public_only(const struct runtime *runtime, struct str team_id);
 int runtime_command_check_env(struct runtime *runtime, const json_t *env, struct error *err);
 int runtime_command_check_hooks(struct runtime *runtime, const json_t *hooks, struct error *err);
 
-/* fn(runtime) every period_s, each on a thread of its own, so that a slow one delays no other. For
- * what no event can start. Before runtime_timer_start(). */
-void runtime_timer_add(struct runtime *runtime, int64_t period_s,
+/* fn(runtime) every period_s, for what no event can start. may_block: it asks providers, or works through many rows.
+ * Before runtime_timer_start(). */
+void runtime_timer_add(struct runtime *runtime, const char *name, int64_t period_s, bool may_block,
                        void (*fn)(struct runtime *runtime));
-void runtime_timer_start(struct runtime *runtime);
-/* Tests: after clock_test_pass(), timers that are due by now run. */
-void runtime_timer_test_wake(struct runtime *runtime);
+int runtime_timer_start(struct runtime *runtime, struct error *err);
 void runtime_timer_stop(struct runtime *runtime);
 
 /* runtime_mask() for JSON text, which stays JSON. */

@@ -1,113 +1,44 @@
-/* Work that is due again and again. Each entry has its own thread, which sleeps on one shared
- * condition until its time has come or all are told to stop. */
+/* The runtime's jobs of the periodic service: they are noted while the parts open, and run once all are open. */
 #include <stdlib.h>
-#include <time.h>
 
-#include "base/alloc.h"
-#include "base/cond.h"
-#include "base/log.h"
 #include "runtime/core/runtime_internal.h"
 
-enum { TIMER_ENTRIES_MAX = 16 };
-
-struct entry {
-    struct runtime *runtime;
-    void (*fn)(struct runtime *runtime);
-    int64_t period_s;
-    int64_t due_us; /* monotonic; a period after the last turn began */
-    pthread_t thread;
-    bool running;
-};
-
-struct runtime_timer {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool stopping;
-    struct entry entries[TIMER_ENTRIES_MAX];
-    size_t count;
-};
-
-int runtime_timer_open(struct runtime *runtime)
+static void turn(void *arg)
 {
-    struct runtime_timer *timer = xcalloc(1, sizeof(*timer));
+    struct runtime_timer *timer = arg;
 
-    (void)pthread_mutex_init(&timer->lock, NULL);
-    cond_init(&timer->changed);
-    runtime->timer = timer;
-    return 0;
+    timer->fn(timer->runtime);
 }
 
-void runtime_timer_add(struct runtime *runtime, int64_t period_s,
+void runtime_timer_add(struct runtime *runtime, const char *name, int64_t period_s, bool may_block,
                        void (*fn)(struct runtime *runtime))
 {
-    struct runtime_timer *timer = runtime->timer;
+    struct runtime_timer *timer = &runtime->timers[runtime->timer_count++];
 
-    if (timer->count == TIMER_ENTRIES_MAX)
+    if (runtime->timer_count > RUNTIME_TIMERS_MAX)
         abort(); /* a mistake of the program, seen by its first test */
-    timer->entries[timer->count++] =
-        (struct entry){.runtime = runtime, .fn = fn, .period_s = period_s};
+    *timer = (struct runtime_timer){.job = {.name = name,
+                                            .period_us = period_s * 1000000,
+                                            .may_block = may_block,
+                                            .run = turn,
+                                            .arg = timer},
+                                    .runtime = runtime,
+                                    .fn = fn};
 }
 
-/* True when it is time, false when all must stop. */
-static bool wait_for_turn(struct runtime_timer *timer, int64_t until_us)
+int runtime_timer_start(struct runtime *runtime, struct error *err)
 {
-    bool stopping;
+    for (size_t i = 0; i < runtime->timer_count; i++) {
+        struct periodic *job = &runtime->timers[i].job;
 
-    (void)pthread_mutex_lock(&timer->lock);
-    while (!timer->stopping && clock_mono_us() < until_us)
-        (void)cond_wait_until(&timer->changed, &timer->lock, until_us);
-    stopping = timer->stopping;
-    (void)pthread_mutex_unlock(&timer->lock);
-    return !stopping;
-}
-
-static void *run(void *arg)
-{
-    struct entry *entry = arg;
-
-    while (wait_for_turn(entry->runtime->timer, entry->due_us)) {
-        entry->due_us = clock_mono_us() + entry->period_s * 1000000;
-        entry->fn(entry->runtime);
+        if (periodic_add(job, job->period_us, err) < 0)
+            return -1;
     }
-    return NULL;
-}
-
-void runtime_timer_start(struct runtime *runtime)
-{
-    struct runtime_timer *timer = runtime->timer;
-
-    for (size_t i = 0; i < timer->count; i++) {
-        struct entry *entry = &timer->entries[i];
-
-        entry->due_us = clock_mono_us() + entry->period_s * 1000000;
-        entry->running = pthread_create(&entry->thread, NULL, run, entry) == 0;
-        if (!entry->running)
-            log_error("runtime", "no thread for a periodic task: it will not run");
-    }
-}
-
-void runtime_timer_test_wake(struct runtime *runtime)
-{
-    (void)pthread_mutex_lock(&runtime->timer->lock);
-    (void)pthread_cond_broadcast(&runtime->timer->changed);
-    (void)pthread_mutex_unlock(&runtime->timer->lock);
+    return 0;
 }
 
 void runtime_timer_stop(struct runtime *runtime)
 {
-    struct runtime_timer *timer = runtime->timer;
-
-    if (!timer)
-        return;
-    (void)pthread_mutex_lock(&timer->lock);
-    timer->stopping = true;
-    (void)pthread_cond_broadcast(&timer->changed);
-    (void)pthread_mutex_unlock(&timer->lock);
-    for (size_t i = 0; i < timer->count; i++)
-        if (timer->entries[i].running)
-            (void)pthread_join(timer->entries[i].thread, NULL);
-    (void)pthread_cond_destroy(&timer->changed);
-    (void)pthread_mutex_destroy(&timer->lock);
-    free(timer);
-    runtime->timer = NULL;
+    for (size_t i = 0; i < runtime->timer_count; i++)
+        periodic_remove(&runtime->timers[i].job);
 }

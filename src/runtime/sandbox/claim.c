@@ -48,7 +48,7 @@ void runtime_claims_open(struct runtime *runtime)
     (void)pthread_mutex_init(&claims->lock, NULL);
     list_init(&claims->all);
     runtime->claims = claims;
-    runtime_timer_add(runtime, RENEW_S, renew);
+    runtime_timer_add(runtime, "claims", RENEW_S, false, renew);
 }
 
 void runtime_claims_close(struct runtime *runtime)

@@ -2,6 +2,7 @@
  * moved by clock_test_pass(). */
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/periodic.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/sandbox/sandbox_internal.h"
 #include "runtime/sandbox/test/work_env.h"
@@ -201,7 +202,7 @@ TEST(a_claim_is_renewed_for_other_processes)
 
         (void)pthread_barrier_wait(&entered);
         clock_test_pass((RUNTIME_CLAIM_S - 10) * SECOND_US);
-        runtime_timer_test_wake(env.core.runtime);
+        periodic_test_wake();
         WAIT_FOR(store_runtime_sandbox_find(env.core.store, STR("t1"), STR("k"), STR_NONE, &own,
                                             &row, &(struct error){0}) == 0 &&
                  clock_wall_us() - row.last_used_at_us < 50 * SECOND_US);

@@ -592,10 +592,10 @@ int runtime_follow_open(struct runtime *runtime, struct error *err)
 {
     int64_t period_s = runtime->config.settings->health_interval_s;
 
-    runtime_timer_add(runtime, period_s, runtime_reconcile);
+    runtime_timer_add(runtime, "reconcile", period_s, true, runtime_reconcile);
     if (!runtime->follow)
         return 0;
-    runtime_timer_add(runtime, period_s, compare_now);
+    runtime_timer_add(runtime, "compare", period_s, true, compare_now);
     return begin(runtime, err);
 }
 

@@ -2,6 +2,7 @@
  * clean-up. Time is moved by clock_test_pass(). */
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/periodic.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/sandbox/sandbox_internal.h"
 #include "runtime/sandbox/test/work_env.h"
@@ -348,7 +349,7 @@ TEST(history_is_forgotten_after_thirty_days)
     pause_it(&env, kept.id);
     OK(runtime_sandbox_kill(env.core.runtime, &env.core.caller, ended.id, NULL, &err));
     clock_test_pass(29 * DAY_US);
-    runtime_timer_test_wake(env.core.runtime);
+    periodic_test_wake();
     clean_up(&env);
     OK(runtime_sandbox_get(env.core.runtime, &env.core.caller, ended.id, false, &arena, &got,
                            &err));
@@ -357,7 +358,7 @@ TEST(history_is_forgotten_after_thirty_days)
     OK(store_runtime_job_get(env.core.store, STR("t1"), STR("job"), &arena, &job, &err));
     CHECK_INT(work_events(&env, "sandbox.created"), 2);
     clock_test_pass(2 * DAY_US);
-    runtime_timer_test_wake(env.core.runtime);
+    periodic_test_wake();
     WAIT_FOR(runtime_sandbox_get(env.core.runtime, &env.core.caller, ended.id, false, &arena, &got,
                                  &(struct error){0}) < 0);
     FAILS(store_runtime_job_get(env.core.store, STR("t1"), STR("job"), &arena, &job, &err),
@@ -368,10 +369,10 @@ TEST(history_is_forgotten_after_thirty_days)
     (void)work_ensure(&env, "k", TIER_RESUMED, &arena);
 }
 
-static void pass_and_wake(struct work_env *env, int64_t seconds)
+static void pass_and_wake(int64_t seconds)
 {
     clock_test_pass(seconds * 1000000);
-    runtime_timer_test_wake(env->core.runtime);
+    periodic_test_wake();
 }
 
 /* The timer itself: it has its first turn after an hour, and ends what runs without a key and was not used for a day,
@@ -394,22 +395,22 @@ TEST(hourly_cleanup_ends_what_was_unused_for_a_day)
                                &first, &err));
     OK(runtime_snapshot_create(env.core.runtime, &env.core.caller, used.id, STR("b"), 4000, &arena,
                                &second, &err));
-    pass_and_wake(&env, 59 * 60);
+    pass_and_wake(59 * 60);
     WAIT_FOR(provider_fake_calls(env.core.fake, "kill") == 1); /* by the timer of each minute */
     work_sleep_ms(200); /* the other one was woken, too, and must not have its turn */
     CHECK_INT(provider_fake_calls(env.core.fake, "snapshot_delete"), 0);
-    pass_and_wake(&env, 60);
+    pass_and_wake(60);
     WAIT_FOR(provider_fake_calls(env.core.fake, "snapshot_delete") == 1);
-    pass_and_wake(&env, 3600);
+    pass_and_wake(3600);
     WAIT_FOR(provider_fake_calls(env.core.fake, "snapshot_delete") == 2);
     for (int hour = 2; hour < 23; hour++) {
-        pass_and_wake(&env, 3600);
+        pass_and_wake(3600);
         (void)work_exec(&env, used.id, "true", 0, &arena);
     }
     CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 1);
     clock_test_pass(2 * 3600 * INT64_C(1000000));
     (void)work_exec(&env, used.id, "true", 0, &arena);
-    runtime_timer_test_wake(env.core.runtime);
+    periodic_test_wake();
     WAIT_FOR(provider_fake_calls(env.core.fake, "kill") == 2);
     CHECK(work_event_has(&env, "sandbox.killed", "stale"));
     CHECK_INT(provider_fake_count(env.core.fake, PROVIDER_RUNNING), 2);

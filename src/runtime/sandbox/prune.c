@@ -425,7 +425,7 @@ static void hourly(struct runtime *runtime)
 
 void runtime_prune_open(struct runtime *runtime)
 {
-    runtime_timer_add(runtime, 3600, runtime_usage_tell_all);
-    runtime_timer_add(runtime, TICK_S, tick);
-    runtime_timer_add(runtime, 3600, hourly);
+    runtime_timer_add(runtime, "usage", 3600, true, runtime_usage_tell_all);
+    runtime_timer_add(runtime, "lifetimes", TICK_S, true, tick);
+    runtime_timer_add(runtime, "clean-up", 3600, true, hourly);
 }

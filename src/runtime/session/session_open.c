@@ -122,7 +122,7 @@ int sessions_open(struct runtime *runtime, struct error *err)
     map_init(&sessions->live);
     sessions->hub = fetch_hub_new();
     sessions->workers = workers_new_elastic(SESSION_WORKERS, SESSION_QUEUE_MAX);
-    runtime_timer_add(runtime, KEEP_ALIVE_S, keep_alive);
+    runtime_timer_add(runtime, "sessions", KEEP_ALIVE_S, true, keep_alive);
     return take_up(runtime, SESSION_CREATED, err) < 0 || take_up(runtime, SESSION_RUNNING, err) < 0
                ? -1
                : 0;

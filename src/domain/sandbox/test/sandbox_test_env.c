@@ -137,16 +137,9 @@ void env_keeper_works(struct env *env)
 {
     struct keeper *keeper = &env->all->keeper;
 
-    /* It takes the second wish when it has ended the work that the first one began. */
-    for (int i = 0; i < 2; i++) {
-        bool taken = false;
-
-        layers_collect_soon(env->all);
-        while (!taken) {
-            (void)pthread_mutex_lock(&keeper->lock);
-            taken = !keeper->collect;
-            (void)pthread_mutex_unlock(&keeper->lock);
-            (void)sched_yield();
-        }
-    }
+    periodic_test_turn(&keeper->back_up);
+    periodic_test_turn(&keeper->collect);
+    periodic_test_turn(&keeper->prune);
+    periodic_test_turn(&keeper->reap);
+    periodic_test_turn(&keeper->leases);
 }

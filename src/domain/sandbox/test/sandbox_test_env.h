@@ -39,7 +39,7 @@ int env_create_timeout(struct env *env, int64_t timeout_s, char out_id[ID_SIZE],
 int env_create(struct env *env, char out_id[ID_SIZE], struct error *err);
 size_t env_live_rows(struct env *env);
 bool env_has_route(struct env *env, const char *id);
-/* The keeper does what is due by now, and has done it when this returns. */
+/* Each job of the keeper has had a turn when this returns. */
 void env_keeper_works(struct env *env);
 /* Why an ended sandbox ended; NULL when it is not there, or did not. malloc()ed. */
 char *env_end_reason(struct env *env, const char *id);
