@@ -259,3 +259,51 @@ TEST(roles_give_no_more_than_they_are)
     FAILS(api_role_give(API_ROLE_FULL, team, STR("metrics"), &role, &err), ERROR_INVALID);
     FAILS(api_role_give(API_ROLE_FULL, operators, STR("king"), &role, &err), ERROR_INVALID);
 }
+
+TEST(what_was_found_holds_for_five_seconds_or_until_keys_change)
+{
+    auto_store struct store *store = open_store();
+    auto_keys struct api_keys *keys = api_keys_new(store, "e2b_given");
+    char key[API_KEY_SIZE];
+    struct api_key_owner owner, given;
+
+    OK(team_ensure_default(store, &err));
+    OK(api_key_create(store, STR(TEAM_DEFAULT_ID), STR("ci"), key, &err));
+    OK(api_keys_find(keys, str_of(key), &owner, &err));
+    CHECK(api_keys_current(keys, &owner));
+    CHECK_INT(api_keys_peek(keys, str_of(key), &owner), API_KEY_KNOWN);
+    CHECK(api_keys_current(keys, &owner));
+    CHECK_INT(api_keys_peek(keys, STR("e2b_given"), &given), API_KEY_KNOWN);
+    CHECK(api_keys_current(keys, &given));
+    api_keys_refresh(keys);
+    CHECK(!api_keys_current(keys, &owner));
+    CHECK(!api_keys_current(keys, &given));
+    OK(api_keys_find(keys, str_of(key), &owner, &err));
+    clock_test_pass(5 * INT64_C(1000000));
+    CHECK(!api_keys_current(keys, &owner));
+    /* Known, but the store must say so again. */
+    CHECK_INT(api_keys_peek(keys, str_of(key), &owner), API_KEY_KNOWN);
+    CHECK(!api_keys_current(keys, &owner));
+    OK(api_keys_find(keys, str_of(key), &owner, &err));
+    CHECK(api_keys_current(keys, &owner));
+}
+
+TEST(the_time_of_use_is_written_by_who_asks_again)
+{
+    auto_store struct store *store = open_store();
+    auto_keys struct api_keys *keys = api_keys_new(store, NULL);
+    char key[API_KEY_SIZE];
+    struct api_key_owner owner;
+
+    OK(team_ensure_default(store, &err));
+    OK(api_key_create(store, STR(TEAM_DEFAULT_ID), STR("ci"), key, &err));
+    OK(api_keys_find(keys, str_of(key), &owner, &err));
+    clock_test_pass(58 * INT64_C(1000000));
+    OK(api_keys_find(keys, str_of(key), &owner, &err));
+    clock_test_pass(3 * INT64_C(1000000));
+    CHECK_INT(api_keys_peek(keys, str_of(key), &owner), API_KEY_KNOWN);
+    CHECK(!api_keys_current(keys, &owner));
+    OK(api_keys_find(keys, str_of(key), &owner, &err));
+    CHECK_INT(api_keys_peek(keys, str_of(key), &owner), API_KEY_KNOWN);
+    CHECK(api_keys_current(keys, &owner));
+}

@@ -72,6 +72,9 @@ struct api_key_owner {
     char sandbox_id[64];                  /* "" = for all of the team's */
     enum api_role role;
     bool banned; /* the team is */
+    int64_t
+        found_us; /* monotonic: when the store said so; 0 = it must be asked again before the owner may act */
+    unsigned changes; /* how many times keys had changed by then; see api_keys_refresh() */
 };
 
 /* Resolves keys from memory. Other processes may add and remove keys in the same store: what is
@@ -85,8 +88,10 @@ void api_keys_free(struct api_keys *keys);
 int api_keys_find(struct api_keys *keys, struct str key, struct api_key_owner *out,
                   struct error *err);
 /* From memory only, for loops, which must not wait for the store. API_KEY_KNOWN: it was good when last asked
- * about, and api_keys_find() is still to be called before anything is done for it. */
+ * about; before anything is done for it, api_keys_current() must hold, or api_keys_find() is called. */
 enum api_key_peek { API_KEY_KNOWN, API_KEY_REFUSED, API_KEY_UNSEEN };
 enum api_key_peek api_keys_peek(struct api_keys *keys, struct str key, struct api_key_owner *out);
+/* Whether what was found still holds: it is as new as memory may be, and no key has changed here since. Without a lock. */
+bool api_keys_current(struct api_keys *keys, const struct api_key_owner *owner);
 /* Forgets what was remembered; to be called after this process made or deleted a key. */
 void api_keys_refresh(struct api_keys *keys);

@@ -7,6 +7,7 @@
  * that a client that repeats a wrong key does not cost a query each time. Time is monotonic. */
 #include <openssl/crypto.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -29,7 +30,7 @@ enum {
 struct known {
     struct api_key_owner owner;
     char hash[API_KEY_HASH_SIZE];
-    int64_t checked_at, used_written_at; /* monotonic */
+    int64_t used_written_at; /* monotonic */
 };
 
 struct unknown {
@@ -41,6 +42,7 @@ struct api_keys {
     struct store *store;
     bool has_given;
     char given_hash[API_KEY_HASH_SIZE];
+    atomic_uint changes;  /* calls of api_keys_refresh() */
     pthread_mutex_t lock; /* guards what follows; never held during a query */
     struct map known;
     struct unknown unknown[UNKNOWN_SLOTS];
@@ -83,6 +85,7 @@ void api_keys_free(struct api_keys *keys)
 void api_keys_refresh(struct api_keys *keys)
 {
     (void)pthread_mutex_lock(&keys->lock);
+    atomic_fetch_add(&keys->changes, 1);
     forget_known(keys);
     memset(keys->unknown, 0, sizeof(keys->unknown));
     (void)pthread_mutex_unlock(&keys->lock);
@@ -104,6 +107,34 @@ static struct unknown *unknown_slot(struct api_keys *keys, const char *hash)
 
 enum seen { SEEN_NOT, SEEN_KNOWN, SEEN_UNKNOWN };
 
+/* As found just now, which the store's answer is in if it is asked after this. */
+static struct api_key_owner owner_now(struct api_keys *keys)
+{
+    return (struct api_key_owner){.found_us = clock_mono_us(),
+                                  .changes = atomic_load(&keys->changes)};
+}
+
+bool api_keys_current(struct api_keys *keys, const struct api_key_owner *owner)
+{
+    return owner->found_us && clock_mono_us() - owner->found_us < KNOWN_US &&
+           owner->changes == atomic_load(&keys->changes);
+}
+
+/* The key of the configuration. */
+static bool find_given(struct api_keys *keys, const char *hash, struct api_key_owner *out)
+{
+    if (!keys->has_given || !same_hash(hash, keys->given_hash))
+        return false;
+    *out = owner_now(keys);
+    (void)str_copy(STR(TEAM_DEFAULT_ID), out->team_id, sizeof(out->team_id));
+    return true;
+}
+
+static bool is_used_due(const struct known *known)
+{
+    return clock_mono_us() - known->used_written_at >= USED_EVERY_US;
+}
+
 static enum seen look_up(struct api_keys *keys, const char *hash, struct api_key_owner *out,
                          bool *out_write_used)
 {
@@ -114,10 +145,10 @@ static enum seen look_up(struct api_keys *keys, const char *hash, struct api_key
 
     (void)pthread_mutex_lock(&keys->lock);
     known = map_get(&keys->known, str_of(hash));
-    if (known && same_hash(known->hash, hash) && now - known->checked_at < KNOWN_US &&
+    if (known && same_hash(known->hash, hash) && now - known->owner.found_us < KNOWN_US &&
         !known->owner.sandbox_id[0]) {
         *out = known->owner;
-        *out_write_used = now - known->used_written_at >= USED_EVERY_US;
+        *out_write_used = is_used_due(known);
         if (*out_write_used)
             known->used_written_at = now;
         seen = SEEN_KNOWN;
@@ -149,7 +180,7 @@ static bool remember_known(struct api_keys *keys, const char *hash,
 
     (void)pthread_mutex_lock(&keys->lock);
     known = map_get(&keys->known, str_of(hash));
-    write_used = !known || now - known->used_written_at >= USED_EVERY_US;
+    write_used = !known || is_used_due(known);
     if (!known) {
         if (keys->known.count >= KNOWN_MAX)
             forget_known(keys);
@@ -158,7 +189,6 @@ static bool remember_known(struct api_keys *keys, const char *hash,
         (void)map_put(&keys->known, str_of(hash), known);
     }
     known->owner = *owner;
-    known->checked_at = now;
     if (write_used)
         known->used_written_at = now;
     (void)pthread_mutex_unlock(&keys->lock);
@@ -188,13 +218,14 @@ static int ask_store(struct api_keys *keys, struct str key, const char *hash,
     auto_arena struct arena arena = {0};
     struct store_key found;
 
+    *out = owner_now(keys);
     if (find_key(keys, key, hash, &arena, &found, err) < 0) {
         if (err->code != ERROR_NOT_FOUND)
             return error_prefix(err, "look up the key");
         remember_unknown(keys, hash);
         return error_set(err, ERROR_UNAUTHORIZED, "Invalid API key");
     }
-    *out = (struct api_key_owner){.banned = found.team_banned};
+    out->banned = found.team_banned;
     if (!api_role_stored(found.role, &out->role) ||
         !str_copy(found.team_id, out->team_id, sizeof(out->team_id)) ||
         !str_copy(found.id, out->key_id, sizeof(out->key_id)) ||
@@ -218,10 +249,8 @@ int api_keys_find(struct api_keys *keys, struct str key, struct api_key_owner *o
     if (key.len > API_KEY_GIVEN_MAX)
         return error_set(err, ERROR_UNAUTHORIZED, "Invalid API key");
     api_key_hash(key, hash);
-    if (keys->has_given && same_hash(hash, keys->given_hash)) {
-        *out = (struct api_key_owner){.team_id = TEAM_DEFAULT_ID};
+    if (find_given(keys, hash, out))
         return 0;
-    }
     switch (look_up(keys, hash, out, &write_used)) {
     case SEEN_UNKNOWN:
         return error_set(err, ERROR_UNAUTHORIZED, "Invalid API key");
@@ -249,20 +278,19 @@ enum api_key_peek api_keys_peek(struct api_keys *keys, struct str key, struct ap
     if (key.len == 0 || key.len > API_KEY_GIVEN_MAX)
         return API_KEY_REFUSED;
     api_key_hash(key, hash);
-    if (keys->has_given && same_hash(hash, keys->given_hash)) {
-        *out = (struct api_key_owner){.team_id = TEAM_DEFAULT_ID};
+    if (find_given(keys, hash, out))
         return API_KEY_KNOWN;
-    }
     unknown = unknown_slot(keys, hash);
     (void)pthread_mutex_lock(&keys->lock);
     known = map_get(&keys->known, str_of(hash));
     if (known && same_hash(known->hash, hash)) {
-        /* A ban may be over: only the store knows. */
-        bool fresh = clock_mono_us() - known->checked_at < KNOWN_US;
-
         *out = known->owner;
-        if (fresh || !known->owner.banned)
+        /* A ban may be over: only the store knows. */
+        if (!out->banned || clock_mono_us() - out->found_us < KNOWN_US)
             peek = API_KEY_KNOWN;
+        /* A key of one sandbox ends with it, and the time of use is written by api_keys_find(). */
+        if (out->sandbox_id[0] || is_used_due(known))
+            out->found_us = 0;
     } else if (unknown->until > clock_mono_us() && same_hash(unknown->hash, hash)) {
         peek = API_KEY_REFUSED;
     }

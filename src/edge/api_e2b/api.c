@@ -31,27 +31,28 @@ static int kill_made(struct call *call, struct error *err)
 
 static int admit(struct call *call, struct error *err)
 {
-    if (!of(call)->endpoint->creates || of(call)->admitted)
+    if (!of(call)->endpoint->creates)
         return 0;
     if (sandbox_creates_begin(of(call)->api->config.creates, call->seat.owner, err) < 0)
         return -1;
-    of(call)->admitted = true;
     call->only_for_client = !of(call)->idempotency_key.len;
     return 0;
 }
 
 static void leave(struct call *call)
 {
-    if (call->again) /* it is still under way */
-        return;
-    if (of(call)->admitted)
+    if (of(call)->endpoint->creates)
         sandbox_creates_end(of(call)->api->config.creates, call->seat.owner);
-    of(call)->admitted = false;
 }
 
 static void count(struct call *call)
 {
     api_monitor_count(of(call)->api, call->status, clock_mono_us() - call->started_us);
+}
+
+static void done(struct call *call)
+{
+    json_decref(of(call)->json);
 }
 
 static const struct call_ops ops = {
@@ -63,6 +64,7 @@ static const struct call_ops ops = {
     .fail = fail,
     .kill = kill_made,
     .count = count,
+    .done = done,
 };
 
 void api_init(struct api *api, const struct api_config *config)

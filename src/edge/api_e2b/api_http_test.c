@@ -228,3 +228,52 @@ TEST(a_create_without_its_client_is_taken_back)
     CHECK_INT(api_fake.creates, 3);
     CHECK_INT(api_fake.kills, 2);
 }
+
+/* Bodies of requests that were parsed. */
+static size_t parses;
+
+json_t *__real_json_loadb(const char *p, size_t len, size_t flags, json_error_t *error);
+json_t *__wrap_json_loadb(const char *p, size_t len, size_t flags, json_error_t *error);
+
+json_t *__wrap_json_loadb(const char *p, size_t len, size_t flags, json_error_t *error)
+{
+    if (flags & JSON_REJECT_DUPLICATES)
+        __atomic_add_fetch(&parses, 1, __ATOMIC_SEQ_CST);
+    return __real_json_loadb(p, len, flags, error);
+}
+
+/* Its key is one that memory does not know, as all of the fake's are. */
+static void check_once(const struct site *site, const char *path, const char *body,
+                       const char *begins)
+{
+    char text[512];
+
+    api_fake.finds = parses = 0;
+    (void)snprintf(text, sizeof(text),
+                   "POST %s HTTP/1.1\r\n" KEY CLOSE "Content-Length: %zu\r\n\r\n%s", path,
+                   strlen(body), body);
+    http_site_check(&site->http, text, begins, NULL);
+    CHECK_INT(api_fake.finds, 1);
+    CHECK_INT(parses, 1);
+}
+
+TEST(a_request_is_authenticated_and_parsed_once_on_however_many_lanes)
+{
+    struct site site;
+
+    site_start(&site, 2, 10);
+    check_once(&site, "/sandboxes", "{\"templateID\":\"a\"}", "HTTP/1.1 201 ");
+    api_fake.waits = true;
+    check_once(&site, "/v2/sandboxes", "{\"templateID\":\"a\"}", "HTTP/1.1 201 ");
+    CHECK_INT(api_fake.creates, 2);
+    api_fake.paused = true;
+    check_once(&site, "/v2/sandboxes/i0000000000000000000/connect", "{\"timeout\":9}",
+               "HTTP/1.1 201 ");
+    CHECK_INT(api_fake.resume.timeout_s, 9);
+    api_fake.paused = true;
+    check_once(&site, "/sandboxes/i0000000000000000000/resume", "{\"timeout\":8}", "HTTP/1.1 201 ");
+    CHECK_INT(api_fake.resume.timeout_s, 8);
+    check_once(&site, "/sandboxes/i0000000000000000000/timeout", "{\"timeout\":0}",
+               "HTTP/1.1 204 ");
+    CHECK_INT(api_fake.timeout_s, 0);
+}

@@ -32,11 +32,12 @@ struct api_call {
     CALL_EXTENDS;
     struct api *api;
     const struct api_endpoint *endpoint;
-    bool admitted; /* a create that is counted */
     struct str idempotency_key;
     struct str domain; /* "localhost:PORT" for a client on this host */
     struct str host, forwarded_proto;
     int64_t upload_length; /* as it was told; -1 = it was not */
+    json_t *json;          /* keeps the strings of `parsed`, where that refers to them */
+    void *parsed;          /* what the handler read, for its step on another lane; in the arena */
 };
 
 /* 0 with call->status (and text) set by call_answer(), or -1 with err. */
@@ -79,7 +80,7 @@ enum call_match api_endpoints_find(struct str method, struct str path, struct ar
 void api_init(struct api *api, const struct api_config *config);
 void api_done(struct api *api);
 
-/* After call_auth(): may this key do that? ERROR_FORBIDDEN, ERROR_NOT_FOUND. */
+/* When the key's owner is known: may this key do that? ERROR_FORBIDDEN, ERROR_NOT_FOUND. */
 int api_scope_check(struct api_call *call, struct error *err);
 
 /* {"code":STATUS,"message":"..."}, malloc()ed. */

@@ -61,63 +61,62 @@ static void label(const struct api_call *call, struct sandbox_pair *pairs, size_
         api_types_pair(pairs, count, STR(API_AGENT_LABEL), call->key_agent);
 }
 
-bool api_may_wait(const struct api_call *call)
+/* On any lane but the one for what waits, a create that has to wait for programs of a template moves there. */
+static int create_step(struct call *base, struct error *err)
 {
-    return call->lane == API_LANE_WAIT;
-}
+    struct api_call *call = (struct api_call *)base;
+    const struct api_new_sandbox *body = call->parsed;
+    struct sandbox_view view = {0};
+    bool waits = false;
 
-int api_wait_for_it(struct api_call *call)
-{
-    call->again = true;
-    call->again_lane = API_LANE_WAIT;
+    if (sandbox_create(call->api->config.sandboxes,
+                       &(struct sandbox_new){
+                           .team_id = call->team_id,
+                           .template_name = body->template_id,
+                           .timeout_s = body->timeout_s,
+                           .secure = body->secure,
+                           .is_private = body->is_private,
+                           .ingress = body->ingress,
+                           .internet = body->internet,
+                           .internet_given = body->internet_given,
+                           .network = body->policy,
+                           .metadata = body->pairs,
+                           .metadata_count = body->pair_count,
+                           .env = body->env,
+                           .env_count = body->env_count,
+                           .cpu_count = body->cpu_count,
+                           .mem_mb = body->mem_mb,
+                           .disk_mb = body->disk_mb,
+                           .auto_pause = body->auto_pause,
+                           .auto_pause_disk = !body->auto_pause_memory,
+                           .auto_resume = body->resumes,
+                           .volumes = body->volumes,
+                           .volume_count = body->volume_count,
+                           .idempotency_key = call->idempotency_key,
+                           .request_text = call->body,
+                           .waits = call->lane == API_LANE_WAIT ? NULL : &waits,
+                       },
+                       &call->arena, &view, err) < 0)
+        return -1;
+    if (waits) {
+        call_move(base, API_LANE_WAIT, create_step);
+        return 0;
+    }
+    if (!call->idempotency_key.len)
+        call->made = view.id;
+    call_answer(base, 201, api_types_sandbox(&view, call->domain));
     return 0;
 }
 
 static int create(struct api_call *call, enum api_generation generation, struct error *err)
 {
-    struct api_new_sandbox body;
-    struct sandbox_view view = {0};
-    auto_json json_t *tree = NULL;
-    bool waits = false;
+    struct api_new_sandbox *body = arena_alloc(&call->arena, sizeof(*body));
 
-    if (api_types_new_sandbox(call->body, generation, &call->arena, &body, &tree, err) < 0)
+    if (api_types_new_sandbox(call->body, generation, &call->arena, body, &call->json, err) < 0)
         return -1;
-    label(call, body.pairs, &body.pair_count);
-    if (sandbox_create(call->api->config.sandboxes,
-                       &(struct sandbox_new){
-                           .team_id = call->team_id,
-                           .template_name = body.template_id,
-                           .timeout_s = body.timeout_s,
-                           .secure = body.secure,
-                           .is_private = body.is_private,
-                           .ingress = body.ingress,
-                           .internet = body.internet,
-                           .internet_given = body.internet_given,
-                           .network = body.policy,
-                           .metadata = body.pairs,
-                           .metadata_count = body.pair_count,
-                           .env = body.env,
-                           .env_count = body.env_count,
-                           .cpu_count = body.cpu_count,
-                           .mem_mb = body.mem_mb,
-                           .disk_mb = body.disk_mb,
-                           .auto_pause = body.auto_pause,
-                           .auto_pause_disk = !body.auto_pause_memory,
-                           .auto_resume = body.resumes,
-                           .volumes = body.volumes,
-                           .volume_count = body.volume_count,
-                           .idempotency_key = call->idempotency_key,
-                           .request_text = call->body,
-                           .waits = api_may_wait(call) ? NULL : &waits,
-                       },
-                       &call->arena, &view, err) < 0)
-        return -1;
-    if (waits)
-        return api_wait_for_it(call);
-    if (!call->idempotency_key.len)
-        call->made = view.id;
-    call_answer(&call->call, 201, api_types_sandbox(&view, call->domain));
-    return 0;
+    label(call, body->pairs, &body->pair_count);
+    call->parsed = body;
+    return create_step(&call->call, err);
 }
 
 int api_sandboxes_create(struct api_call *call, struct error *err)
@@ -249,21 +248,35 @@ int api_sandboxes_kill(struct api_call *call, struct error *err)
     return 0;
 }
 
+struct timeout_body {
+    struct str id;
+    int64_t timeout_s;
+};
+
+static int timeout_step(struct call *base, struct error *err)
+{
+    struct api_call *call = (struct api_call *)base;
+    const struct timeout_body *body = call->parsed;
+
+    if (sandbox_set_timeout(call->api->config.sandboxes, call->team_id, body->id, body->timeout_s,
+                            err) < 0)
+        return -1;
+    call_answer(base, 204, NULL);
+    return 0;
+}
+
 int api_sandboxes_timeout(struct api_call *call, struct error *err)
 {
-    int64_t timeout_s;
-    struct str id;
+    struct timeout_body *body = arena_alloc(&call->arena, sizeof(*body));
 
-    if (api_sandboxes_get_id(call, &id, err) < 0 ||
-        api_types_timeout(call->body, -1, &timeout_s, err) < 0)
+    if (api_sandboxes_get_id(call, &body->id, err) < 0 ||
+        api_types_timeout(call->body, -1, &body->timeout_s, err) < 0)
         return -1;
+    call->parsed = body;
+    if (body->timeout_s > 0)
+        return timeout_step(&call->call, err);
     /* That is a kill, or a pause. */
-    call->again = timeout_s == 0 && call->lane == API_LANE_QUICK;
-    if (call->again)
-        return 0;
-    if (sandbox_set_timeout(call->api->config.sandboxes, call->team_id, id, timeout_s, err) < 0)
-        return -1;
-    call_answer(&call->call, 204, NULL);
+    call_move(&call->call, API_LANE_CONTROL, timeout_step);
     return 0;
 }
 

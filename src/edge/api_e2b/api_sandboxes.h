@@ -13,7 +13,3 @@ bool api_sandboxes_id(struct str param, struct str *out);
 /* The same for the first parameter of a path; also one that only the runtime knows it by. What is no id is
  * ERROR_NOT_FOUND. */
 int api_sandboxes_get_id(struct api_call *call, struct str *out, struct error *err);
-/* What may have to wait for programs of a template does so on a lane of its own: a handler that finds that it would
- * have to, elsewhere, returns this. */
-bool api_may_wait(const struct api_call *call);
-int api_wait_for_it(struct api_call *call);

@@ -111,7 +111,7 @@ enum call_match v1_endpoints_find(struct str method, struct str path, struct are
 /* X-API-KEY, Authorization: Bearer, the WebSocket protocol "key.BASE64URL", or the query's
  * access_token or api_key. In the arena, or STR_NONE. */
 struct str v1_auth_key(const struct http_request *request, struct arena *arena);
-/* After call_auth() and the caller's agent: may this key do that? ERROR_FORBIDDEN, or ERROR_NOT_FOUND for
+/* When the key's owner and the caller's agent are known: may this key do that? ERROR_FORBIDDEN, or ERROR_NOT_FOUND for
  * sandboxes that a key for one sandbox is not for. The sandbox of the path gets its id. */
 int v1_scope(struct v1_call *call, struct error *err);
 /* With a key that acts as an agent: a snapshot of that name is replaced or removed only when it came from

@@ -17,8 +17,7 @@ static void call_free(struct call *call)
     http_file_free(call->file);
     http_room_give(call->desk->limits, &call->room);
     free(call->text);
-    if (call->reply_fd > 0)
-        (void)close(call->reply_fd);
+    close_fd(&call->reply_fd);
     spool_release(&call->reply_charge);
     arena_done(&call->arena);
     free(call);
@@ -41,8 +40,9 @@ static void log_request(struct call *call, const char *note)
               call->trace_id[0] ? " trace=" : "", call->trace_id, note);
 }
 
-static void end(struct call *call, const char *note)
+void call_close(struct call *call, const char *note)
 {
+    call_set_state(call, CALL_OVER);
     log_request(call, note);
     call_free(call);
 }
@@ -81,7 +81,8 @@ void call_answer_file(struct call *call, int status, const char *content_type, i
     call->reply_length = length;
 }
 
-static void reply_file(struct call *call)
+/* With what call_answer...() left. */
+static void send_file(struct call *call)
 {
     struct http_header headers[HTTP_ANSWER_HEADERS_MAX + 1] = {
         {STR("Content-Type"), str_of(call->content_type)}};
@@ -90,24 +91,28 @@ static void reply_file(struct call *call)
     int64_t length = call->reply_length;
 
     memcpy(headers + 1, call->headers, call->header_count * sizeof(headers[0]));
-    call->reply_fd = 0;
+    call->reply_fd = -1;
     http_begin(ex, call->status, headers, call->header_count + 1, length);
     http_write_file(ex, fd, 0, length);
     http_end(ex);
 }
 
-void call_reply(struct call *call)
+static void send_answer(struct call *call)
 {
-    if (call->reply_fd > 0) {
-        reply_file(call);
-        return;
-    }
-    if (call->fixed.p)
+    if (call->reply_fd >= 0)
+        send_file(call);
+    else if (call->fixed.p)
         http_answer_static(call->ex, call->status, call->content_type, call->headers,
                            call->header_count, call->fixed);
     else
         http_answer_owned(call->ex, call->status, call->content_type, call->headers,
                           call->header_count, take_ptr(&call->text));
+}
+
+void call_reply(struct call *call)
+{
+    call_set_state(call, CALL_ANSWERING);
+    send_answer(call);
 }
 
 static void fail(struct call *call, const struct error *err)
@@ -127,16 +132,34 @@ void call_refuse(struct call *call, enum error_code code, const char *message)
 static void on_exchange_done(struct http_exchange *ex, void *arg)
 {
     struct call *call = arg;
+    bool finished = http_finished(ex);
+    bool given_back = true;
 
     call->ex = NULL;
-    atomic_store(&call->client_gone, true);
     if (call->desk->ops->gone)
         call->desk->ops->gone(call);
-    if (call->working || !call_leave(call) || (!http_finished(ex) && call_take_back(call)))
-        return;
+    switch (atomic_load(&call->state)) {
+    case CALL_ASKING:
+    case CALL_RUNNING:
+    case CALL_UNDOING:
+        given_back = false;
+        break;
+    case CALL_WAITING:
+    case CALL_MOVING:
+        given_back = call_leave(call);
+        break;
+    case CALL_ANSWERING:
+        given_back = finished || !call_take_back(call);
+        break;
+    default:
+        break;
+    }
     /* Logged when the answer is on its way: a slow log must not delay it. Without a status it was
      * never answered by us: the body was too long (or too slow), or the client went inside it. */
-    end(call, !http_finished(ex) ? " client=gone" : call->status ? "" : " refused=body");
+    if (given_back)
+        call_close(call, !finished ? " client=gone" : call->status ? "" : " refused=body");
+    else
+        call_set_state(call, CALL_ORPHANED);
 }
 
 static int check_role(const struct call *call, enum api_role role, struct error *err)
@@ -155,11 +178,13 @@ static int check_role(const struct call *call, enum api_role role, struct error 
                          : "this API key reads /metrics and nothing else: use a member's");
 }
 
-int call_auth(struct call *call, struct error *err)
+/* What the key may do, for the handler. */
+static int authorize(struct call *call, struct error *err)
 {
     struct api_key_owner owner = call->who;
 
-    if (!call->vouched && api_keys_find(call->desk->keys, call->key, &owner, err) < 0)
+    if (!call->vouched && !api_keys_current(call->desk->keys, &owner) &&
+        api_keys_find(call->desk->keys, call->key, &owner, err) < 0)
         return -1;
     if (owner.banned)
         return error_set(err, ERROR_FORBIDDEN, "team is banned");
@@ -176,7 +201,7 @@ int call_auth(struct call *call, struct error *err)
     return 0;
 }
 
-void call_audit(struct call *call)
+static void audit(struct call *call)
 {
     struct store_audit entry = {.at_us = clock_wall_us(),
                                 .team_id = call->team_id,
@@ -197,14 +222,31 @@ void call_audit(struct call *call)
                  err.message);
 }
 
+static int begin(struct call *call, struct error *err)
+{
+    if (!call->public && authorize(call, err) < 0)
+        return -1;
+    return call->desk->ops->handle(call, err);
+}
+
+void call_move(struct call *call, unsigned lane, call_step_fn *step)
+{
+    call->step = step;
+    call->step_lane = lane;
+}
+
 void call_run(struct call *call)
 {
+    call_step_fn *step = call->step ? call->step : begin;
     struct error err = {0};
 
-    if ((!call->public && call_auth(call, &err) < 0) || call->desk->ops->handle(call, &err) < 0)
+    call->step = NULL;
+    if (step(call, &err) < 0) {
+        call->step = NULL;
         call->desk->ops->fail(call, &err);
-    if (!call->again)
-        call_audit(call);
+    }
+    if (!call->step)
+        audit(call);
 }
 
 void call_finish(struct call *call)
@@ -215,15 +257,20 @@ void call_finish(struct call *call)
     http_file_free(call->file);
     call->file = NULL;
     call->body_fd = -1;
+    if (call->made.len && (!call->ex || http_client_left(call->ex)) && call_take_back(call)) {
+        if (call->ex)
+            call_set_state(call, CALL_UNDOING);
+        return;
+    }
+    if (call->ex)
+        call_set_state(call, CALL_ANSWERING);
     how = call->desk->ops->finish ? call->desk->ops->finish(call) : CALL_REPLY;
     if (how == CALL_TAKEN)
-        end(call, " stream");
-    else if ((!call->ex || (call->made.len && http_client_left(call->ex))) && call_take_back(call))
-        return;
-    else if (!call->ex)
-        end(call, " client=gone");
+        call_close(call, " stream");
+    else if (how == CALL_REPLY && !call->ex)
+        call_close(call, " client=gone");
     else if (how == CALL_REPLY)
-        call_reply(call);
+        send_answer(call);
 }
 
 static void on_body(struct http_exchange *ex, struct str body, void *arg)
@@ -258,12 +305,19 @@ static void read_to_file(struct call *call)
                                       .kept = call->file_kept};
     struct error err = {0};
 
+    call_set_state(call, CALL_READING);
     call->file = http_file_read(call->ex, &config, on_file, call, &err);
     if (!call->file)
         fail(call, &err);
 }
 
-/* Who asks is known: now a body may come. What the key may do is asked again on the worker. */
+static void read_to_memory(struct call *call)
+{
+    call_set_state(call, CALL_READING);
+    http_read_all(call->ex, call->body_max, on_body, call);
+}
+
+/* Who asks is known: now a body may come. */
 static void admit(struct call *call)
 {
     struct error err = {0};
@@ -282,7 +336,7 @@ static void admit(struct call *call)
     else if (call->no_body)
         call_enter(call);
     else
-        http_read_all(call->ex, call->body_max, on_body, call);
+        read_to_memory(call);
 }
 
 static void look_up(struct work *work)
@@ -296,10 +350,9 @@ static void looked_up(struct work *work)
 {
     struct call *call = container_of(work, struct call, work);
 
-    call->working = false;
     http_door_leave(call->desk->limits, &call->door);
     if (!call->ex)
-        end(call, " client=gone");
+        call_close(call, " client=gone");
     else if (call->who_err.code)
         fail(call, &call->who_err);
     else
@@ -311,11 +364,10 @@ static void ask_who(struct call *call)
     struct error err = {0};
 
     call->work = (struct work){.run = look_up, .done = looked_up, .loop = call->loop};
-    call->working = true;
-    if (http_door_enter(call->desk->limits, call->ex, &call->door, &call->work, &err) == 0)
-        return;
-    call->working = false;
-    fail(call, &err);
+    if (http_door_enter(call->desk->limits, call->ex, &call->door, &call->work, &err) < 0)
+        fail(call, &err);
+    else
+        call_set_state(call, CALL_ASKING);
 }
 
 void call_begin(struct call *call, struct call_desk *desk, struct http_exchange *ex)
@@ -325,7 +377,7 @@ void call_begin(struct call *call, struct call_desk *desk, struct http_exchange 
     call->desk = desk;
     call->ex = ex;
     call->loop = http_loop(ex);
-    call->body_fd = -1;
+    call->body_fd = call->reply_fd = -1;
     call->started_us = clock_mono_us();
     id_hex(call->request_id, (CALL_REQUEST_ID_SIZE - 1) / 2);
     call->method = arena_str(&call->arena, request->method);
@@ -344,7 +396,8 @@ bool call_unwanted(void *arg)
 {
     const struct call *call = arg;
 
-    return call->cancels && (atomic_load(&call->client_gone) || atomic_load(&call->desk->stopping));
+    return call->cancels &&
+           (atomic_load(&call->state) == CALL_ORPHANED || atomic_load(&call->desk->stopping));
 }
 
 int call_set_unwanted(const struct call *call, struct error *err)

@@ -1,15 +1,13 @@
 /* The way of a request from an exchange on a loop to a handler on a worker and back, once for all APIs.
  *
- * On the loop: the head, whose API key it is (memory, or two threads of their own), then the body within
- * limits, then the team's line for a worker. On the worker: the key again, the handler, the audit log. On
- * the loop: the answer. An operation that has begun finishes even when its client has gone, unless it only
- * produces something for that client (`cancels`); a sandbox made for a client that left before all of the
- * answer was with the kernel ends again, unless it has a name by which it can be found (`made`).
+ * `state` (enum call_state) says where a call is and who owns it. Only the loop's thread changes it, by
+ * call_set_state(), and only along call_state.c's table; any thread may read it. A call leaves the loop in ASKING,
+ * RUNNING and UNDOING and comes back by the completion of its work, so nothing of it needs a lock. `ex` is NULL in
+ * ORPHANED and OVER, set in all other states, and touched by the loop only.
  *
- * A call is the loop's until it is queued, the worker's while it runs (`working`), and the loop's again
- * afterwards. `ex` is only touched on the loop: when the client goes while a worker runs, the exchange is
- * forgotten and the call freed when the worker is done; otherwise it lives until its exchange is over. So it
- * is freed by whoever comes last, and both run on the same loop.
+ * A handler that has begun finishes even when its client has gone, unless it only produces something for that client
+ * (`cancels`). A sandbox made for a client that left before all of the response was with the kernel ends again, unless
+ * it has a name by which it can be found (`made`).
  *
  * An API's own call begins with CALL_EXTENDS, which makes the members below its own. */
 #pragma once
@@ -34,6 +32,9 @@ struct call;
 struct call_endpoint;
 struct store;
 
+/* Part of a handler, on a worker. 0 with an answer or after call_move(), or -1 with err. */
+typedef int call_step_fn(struct call *call, struct error *err);
+
 enum {
     CALL_PARAMS_MAX = 2,
     CALL_REQUEST_ID_SIZE = 17,
@@ -49,6 +50,21 @@ enum call_need {
     CALL_ANY_ROLE,
 };
 
+/* Owner: who may read and write the call. From -> to, and why: the table in call_state.c. */
+enum call_state {
+    CALL_OPENED, /* loop: the API reads the head, until call_start() */
+    CALL_ASKING, /* a thread at the door writes `who` and `who_err`: memory does not know the key */
+    CALL_READING,   /* loop: the exchange delivers the body, to memory or to a file */
+    CALL_WAITING,   /* loop: the team's line for a worker of the lane */
+    CALL_RUNNING,   /* worker: the handler, or the step that it named by call_move() */
+    CALL_MOVING,    /* loop: the team's line again, on the lane of that step */
+    CALL_UNDOING,   /* worker: ends the sandbox that was made, since the client closed its side */
+    CALL_ANSWERING, /* loop: the exchange has the response, or the part of it that there is */
+    CALL_ORPHANED,  /* the client has gone, and a thread or an errand still has the call */
+    CALL_OVER,      /* loop: logged and freed */
+    CALL_STATES
+};
+
 enum call_end {
     CALL_REPLY, /* with status, headers and text */
     CALL_SENT,  /* it is being answered already */
@@ -60,8 +76,9 @@ struct call_ops {
     const char *name;      /* in the log */
     const char *keep_hint; /* how a client that leaves keeps its sandbox */
     int (*admit)(struct call *call, struct error *err); /* loop: before it waits for a worker */
-    void (*leave)(struct call *call); /* any thread: after the handler, or when there is none */
-    int (*handle)(struct call *call, struct error *err); /* worker: its team is known */
+    /* any thread, once for each that was admitted: it has run, or will not */
+    void (*leave)(struct call *call);
+    call_step_fn *handle; /* worker: its team is known */
     void (*fail)(struct call *call, const struct error *err);
     int (*kill)(struct call *call, struct error *err); /* worker: ends `made` */
     void (*gone)(struct call *call);                   /* loop: the exchange is over */
@@ -91,8 +108,7 @@ struct call {
     struct call_desk *desk;
     struct http_exchange *ex; /* NULL when the client has gone; only for the loop's thread */
     struct loop *loop;
-    bool working;            /* a worker owns the fields below */
-    atomic_bool client_gone; /* the exchange is over; set on the loop, read by the worker */
+    _Atomic enum call_state state;
     struct arena arena;
     int64_t started_us;
     char request_id[CALL_REQUEST_ID_SIZE];
@@ -109,6 +125,7 @@ struct call {
     bool file_kept;   /* that file will stay */
     bool quiet;       /* not for the audit log */
     bool cancels;     /* only its client needs the result: ended early when call_unwanted() */
+    bool only_for_client; /* not begun when its client has left; also by ops->admit */
     enum call_need need;
     bool by_cookie; /* the key is a browser's token, which its pages must not learn */
 
@@ -116,30 +133,26 @@ struct call {
     struct api_key_owner who;
     struct error who_err;   /* code 0: `who` is known */
     struct share_seat seat; /* in the team's line for the lane's workers */
-    bool entered;           /* it is, or was, in that line */
-    bool has_worker;        /* its share of them is taken */
-    bool begun;             /* the handler ran; perhaps not for the last time */
-    bool again;             /* the handler wants to run again, on another lane: */
-    unsigned again_lane;    /* 0 = the work lane */
-    bool only_for_client;   /* not begun when its client has left */
+    call_step_fn *step;     /* what the next worker runs; NULL = the API's handler */
+    unsigned step_lane;     /* where */
     struct str made;        /* the sandbox it made, which is taken back when its client has left */
     struct http_room room;  /* for the body */
     struct buf body_memory;
     struct http_file *file;
-    int body_fd; /* a body in a file, at its begin; else -1 */
+    int body_fd; /* a body in a file, at its begin; -1 = none */
     int64_t body_length;
 
     struct str method, path, query, body, key;
     struct str params[CALL_PARAMS_MAX];   /* the {...} parts of the path, decoded */
-    struct str team_id, key_id, key_name; /* set by call_auth() */
+    struct str team_id, key_id, key_name; /* of the key */
     struct str key_agent, key_sandbox;    /* what the key is bound to; STR_NONE = nothing */
     struct str agent_id;                  /* in whose name, for log and audit */
-    enum api_role role;                   /* of the key; set by call_auth() */
+    enum api_role role;                   /* of the key */
 
     int status;
     char *text;       /* malloc()ed; NULL = no body */
     struct str fixed; /* the body is this text instead, which is there for ever */
-    int reply_fd;     /* the body is this file instead, from its begin; 0 = none */
+    int reply_fd;     /* the body is this file instead, from its begin; -1 = none */
     int64_t reply_length;
     struct spool_charge reply_charge; /* for that file, when it is on the disk */
     const char *content_type;         /* NULL = JSON */
@@ -223,11 +236,9 @@ bool call_unwanted(void *call);
 /* The error of a call that stopped for that reason; -1. */
 int call_set_unwanted(const struct call *call, struct error *err);
 
-/* Finds the team of the key. ERROR_UNAUTHORIZED when there is none, ERROR_FORBIDDEN when it is banned or the key's role
- * is not enough. */
-int call_auth(struct call *call, struct error *err);
-/* Remembers who did what, when it was a change. */
-void call_audit(struct call *call);
+/* On the worker, in the handler: when it has returned 0, the call goes on with `step` on a worker of another lane, and
+ * what it has found out stays with it. */
+void call_move(struct call *call, unsigned lane, call_step_fn *step);
 
 /* ---- call_endpoint.c ---- */
 
@@ -249,18 +260,28 @@ enum call_match call_endpoint_find(const struct call_endpoint *rows, size_t row_
                                    const struct call_endpoint **out,
                                    struct str params[CALL_PARAMS_MAX], char allow[HTTP_ALLOW_SIZE]);
 
-/* ---- call_lane.c, for call.c ---- */
+/* ---- call_state.c ---- */
+
+/* Whether the table has this transition. */
+bool call_state_may(enum call_state from, enum call_state to);
+/* On the loop. Aborts when the table does not have it: somebody would use a call that is not theirs. */
+void call_set_state(struct call *call, enum call_state to);
+
+/* ---- call_lane.c and call.c, for each other ---- */
 
 /* On the loop, once the body is there: the call is run in its turn, and answered. */
 void call_enter(struct call *call);
-/* On the loop, when its client has gone while it was not with a worker. False: it is on its way to one, and
- * is freed there. */
+/* On the loop, when its client has gone while it is in a line. False: its turn had come already, and call_lane.c frees
+ * it there. */
 bool call_leave(struct call *call);
-/* On the loop, when the call is not with a worker: a sandbox that was made for nobody ends. True: it is with
- * a worker for that, and is answered or freed afterwards. */
+/* On the loop: a sandbox that was made for nobody ends. True: it is with a worker for that, and is answered or freed
+ * afterwards. */
 bool call_take_back(struct call *call);
 /* The error when a team's clients leave too many bytes of earlier answers unread. */
 void call_unread(struct error *err);
-/* The worker's part, and the loop's. */
+/* The worker's part: the next step. */
 void call_run(struct call *call);
+/* On the loop: it is answered, or freed when nobody waits for an answer. */
 void call_finish(struct call *call);
+/* On the loop: it is logged with the note, and freed. */
+void call_close(struct call *call, const char *note);

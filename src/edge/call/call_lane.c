@@ -6,11 +6,16 @@
 #include "base/log.h"
 #include "edge/call/call.h"
 
+/* NULL: it needs none. */
+static struct shares *shares_of(const struct call *call)
+{
+    return call->public ? NULL : call->desk->lanes[call->lane].shares;
+}
+
 static void give_worker(struct call *call)
 {
-    if (call->has_worker)
-        shares_give(call->desk->lanes[call->lane].shares, call->seat.owner, 1);
-    call->has_worker = false;
+    if (shares_of(call))
+        shares_give(shares_of(call), call->seat.owner, 1);
 }
 
 static void leave(struct call *call)
@@ -19,10 +24,9 @@ static void leave(struct call *call)
         call->desk->ops->leave(call);
 }
 
-/* It ends here, without having been run. */
+/* It ends here: it is admitted, and does not run. */
 static void refuse(struct call *call, const struct error *err)
 {
-    give_worker(call);
     leave(call);
     call->desk->ops->fail(call, err);
     call_finish(call);
@@ -37,29 +41,29 @@ static void run(struct work *work)
 
     if (call_unwanted(call)) {
         (void)call_set_unwanted(call, &err);
+        call->step = NULL;
         call->desk->ops->fail(call, &err);
     } else {
-        call->begun = true;
         call_run(call);
     }
     /* Before the loop has time for it: the next one begins. */
-    leave(call);
+    if (!call->step)
+        leave(call);
     give_worker(call);
-    if (call->again)
-        call->lane = call->again_lane ? call->again_lane : call->desk->work_lane;
 }
 
 static void done(struct work *work)
 {
     struct call *call = container_of(work, struct call, work);
 
-    call->working = false;
-    if (call->again) {
-        call->again = false;
-        take_turn(call);
+    if (!call->step) {
+        call_finish(call);
         return;
     }
-    call_finish(call);
+    call->lane = call->step_lane;
+    if (call->ex)
+        call_set_state(call, CALL_MOVING);
+    take_turn(call);
 }
 
 static void fail_left(const struct call *call, struct error *err)
@@ -89,21 +93,14 @@ static void take_back(struct work *work)
 
 static void taken_back(struct work *work)
 {
-    struct call *call = container_of(work, struct call, work);
-
-    call->working = false;
-    call_finish(call);
+    call_finish(container_of(work, struct call, work));
 }
 
 static bool queue(struct call *call, unsigned lane, void (*fn)(struct work *),
                   void (*after)(struct work *))
 {
     call->work = (struct work){.run = fn, .done = after, .loop = call->loop};
-    call->working = true;
-    if (workers_run(call->desk->lanes[lane].workers, &call->work) == 0)
-        return true;
-    call->working = false;
-    return false;
+    return workers_run(call->desk->lanes[lane].workers, &call->work) == 0;
 }
 
 bool call_take_back(struct call *call)
@@ -126,25 +123,42 @@ void call_unread(struct error *err)
     err->retry_after_s = 1;
 }
 
+/* May it begin, now that its turn has come? */
+static int check_start(struct call *call, struct error *err)
+{
+    if (atomic_load(&call->state) == CALL_WAITING && !http_owner_has_room(call->ex)) {
+        call_unread(err);
+        return -1;
+    }
+    if (call->only_for_client && (!call->ex || http_client_left(call->ex))) {
+        fail_left(call, err);
+        return -1;
+    }
+    return 0;
+}
+
 static void start(struct call *call)
 {
     struct error err = {0};
 
-    if (call->ex && !call->begun && !http_owner_has_room(call->ex)) {
-        call_unread(&err);
-        refuse(call, &err);
-        return;
+    if (check_start(call, &err) == 0) {
+        if (queue(call, call->lane, run, done)) {
+            if (call->ex)
+                call_set_state(call, CALL_RUNNING);
+            return;
+        }
+        (void)error_set(&err, ERROR_UNAVAILABLE, "the server is busy; try again in a second");
+        err.errnum = EBUSY;
     }
-    if (call->only_for_client && (!call->ex || http_client_left(call->ex))) {
-        fail_left(call, &err);
-        refuse(call, &err);
-        return;
-    }
-    if (queue(call, call->lane, run, done))
-        return;
-    (void)error_set(&err, ERROR_UNAVAILABLE, "the server is busy; try again in a second");
-    err.errnum = EBUSY;
+    give_worker(call);
     refuse(call, &err);
+}
+
+/* Its client has gone before its turn. */
+static void drop(struct call *call)
+{
+    leave(call);
+    call_close(call, " client=gone");
 }
 
 /* Its turn has come. */
@@ -152,27 +166,25 @@ static void on_called(struct loop_errand *errand)
 {
     struct call *call = container_of(errand, struct call, seat.errand);
 
-    shares_called(call->desk->lanes[call->lane].shares, &call->seat);
-    call->has_worker = true;
+    shares_called(shares_of(call), &call->seat);
     if (call->ex) {
         start(call);
-        return;
+    } else {
+        give_worker(call);
+        drop(call);
     }
-    give_worker(call);
-    leave(call);
-    call_finish(call);
 }
 
 static void take_turn(struct call *call)
 {
-    struct shares *shares = call->desk->lanes[call->lane].shares;
+    struct shares *shares = shares_of(call);
     struct error err = {0};
 
     call->seat.errand.fn = on_called;
-    call->has_worker =
-        shares && !call->public && shares_take(shares, call->seat.owner, 1) == SHARE_TAKEN;
-    if (call->has_worker || call->public || !shares) {
+    if (!shares || shares_take(shares, call->seat.owner, 1) == SHARE_TAKEN) {
         start(call);
+    } else if (!call->ex) {
+        drop(call);
     } else if (shares_wait(shares, &call->seat) < 0) {
         (void)error_set(&err, ERROR_QUOTA,
                         "your team has too many requests waiting for its own to end");
@@ -184,21 +196,20 @@ void call_enter(struct call *call)
 {
     struct error err = {0};
 
-    call->entered = true;
+    call_set_state(call, CALL_WAITING);
     call->seat.loop = call->loop;
     call->seat.owner = str_of(call->who.team_id);
-    if (call->desk->ops->admit && call->desk->ops->admit(call, &err) < 0)
-        refuse(call, &err);
-    else
+    if (call->desk->ops->admit && call->desk->ops->admit(call, &err) < 0) {
+        call->desk->ops->fail(call, &err);
+        call_finish(call);
+    } else {
         take_turn(call);
+    }
 }
 
 bool call_leave(struct call *call)
 {
-    if (!call->entered)
-        return true;
-    if (call->desk->lanes[call->lane].shares &&
-        !shares_leave(call->desk->lanes[call->lane].shares, &call->seat))
+    if (shares_of(call) && !shares_leave(shares_of(call), &call->seat))
         return false;
     leave(call);
     return true;

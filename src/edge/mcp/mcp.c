@@ -75,9 +75,21 @@ static void take_note(struct mcp_call *call)
     call_answer(&call->call, 202, NULL);
 }
 
+static int work(struct call *base, struct error *err)
+{
+    struct mcp_call *call = of(base);
+
+    (void)err;
+    mcp_running_add(call);
+    mcp_method(call);
+    mcp_running_remove(call);
+    return 0;
+}
+
 static int handle(struct call *base, struct error *err)
 {
     struct mcp_call *call = of(base);
+    enum mcp_lane lane;
 
     if (find_agent(call, err) < 0)
         return -1;
@@ -87,20 +99,16 @@ static int handle(struct call *base, struct error *err)
         call_answer(&call->call, 204, NULL);
         return 0;
     }
-    if (call->lane == MCP_LANE_CONTROL && !parse(call))
+    if (!parse(call))
         return 0;
     if (call->message.kind != MCP_REQUEST) {
         take_note(call);
         return 0;
     }
-    if (call->lane == MCP_LANE_CONTROL && mcp_method_lane(call) != MCP_LANE_CONTROL) {
-        call->again = true;
-        call->again_lane = MCP_LANE_WORK;
-        return 0;
-    }
-    mcp_running_add(call);
-    mcp_method(call);
-    mcp_running_remove(call);
+    lane = mcp_method_lane(call);
+    if (lane == MCP_LANE_CONTROL)
+        return work(base, err);
+    call_move(base, lane, work);
     return 0;
 }
 

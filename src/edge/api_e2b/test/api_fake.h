@@ -17,6 +17,7 @@ struct api_fake {
     size_t kills;
     size_t begun;   /* creates that have begun */
     bool held;      /* creates wait as long as it is set */
+    bool waits;     /* a create and a resume have to wait for programs of the template */
     size_t creates; /* calls that got through to the domain */
     bool secure, internet, internet_given, is_private;
     char ingress[INGRESS_TEXT_SIZE];
@@ -35,6 +36,7 @@ struct api_fake {
     struct event_filter events; /* of the last list (its strings are gone) */
     char event_type[32];        /* the first of its types */
     char idempotency_key[32];   /* of the last create */
+    size_t finds;               /* of API keys, in memory or the store */
     size_t audited;
     size_t volume_count;       /* of the last create */
     bool has_volume;           /* there is one, "v1" */

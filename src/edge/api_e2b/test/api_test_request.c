@@ -31,6 +31,7 @@ struct api_call new_call(const char *method, const char *path)
                             .method = str_of(method),
                             .path = str_of(path),
                             .key = STR(API_FAKE_KEY),
+                            .reply_fd = -1,
                             .request_id = "0123456789abcdef"};
     char allow[HTTP_ALLOW_SIZE];
 
@@ -49,12 +50,15 @@ struct api_call new_call(const char *method, const char *path)
 void call_done(struct api_call *call)
 {
     free(call->text);
+    json_decref(call->json);
     arena_done(&call->arena);
 }
 
 int run(struct api_call *call)
 {
-    call_run(&call->call);
+    do
+        call_run(&call->call);
+    while (call->step);
     return call->status;
 }
 

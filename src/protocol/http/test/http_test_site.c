@@ -17,6 +17,13 @@ static void *serve(void *arg)
 void http_site_start(struct http_site *site,
                      void (*on_request)(struct http_exchange *ex, void *arg), void *arg)
 {
+    http_site_start_with(site, on_request, arg, 5000);
+}
+
+void http_site_start_with(struct http_site *site,
+                          void (*on_request)(struct http_exchange *ex, void *arg), void *arg,
+                          uint32_t body_timeout_ms)
+{
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof(address);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -32,7 +39,7 @@ void http_site_start(struct http_site *site,
                                                    .max_connections = 1000,
                                                    .head_timeout_ms = 5000,
                                                    .idle_timeout_ms = 5000,
-                                                   .body_timeout_ms = 5000,
+                                                   .body_timeout_ms = body_timeout_ms,
                                                    .write_timeout_ms = 5000,
                                                });
     CHECK_INT(http_server_listen(site->server, fd), 0);

@@ -13,6 +13,10 @@ struct http_site {
 
 void http_site_start(struct http_site *site,
                      void (*on_request)(struct http_exchange *ex, void *arg), void *arg);
+/* The same with another limit for the time between two parts of a body. */
+void http_site_start_with(struct http_site *site,
+                          void (*on_request)(struct http_exchange *ex, void *arg), void *arg,
+                          uint32_t body_timeout_ms);
 /* A connection on which the request was sent. */
 int http_site_ask(const struct http_site *site, const char *request);
 void http_site_read_all(int fd, struct buf *out);
