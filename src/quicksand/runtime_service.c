@@ -401,7 +401,7 @@ int runtime_service_close(struct runtime_service *service)
         return -1;
     mcp_free(service->mcp);
     v1_free(service->v1);
-    sandboxes_watch(service->config.sandboxes, NULL, NULL);
+    sandboxes_unwatch(service->config.sandboxes, service->runtime);
     runtime_close(service->runtime);
     routes_unwatch(service->config.routes, on_route, service);
     fetch_free(service->fetch);

@@ -28,6 +28,7 @@
 #include "domain/account/team.h"
 #include "domain/browser/browser.h"
 #include "domain/build/build.h"
+#include "domain/delivery/webhook.h"
 #include "domain/history/history.h"
 #include "domain/network/egress_authority.h"
 #include "domain/network/egress_link.h"
@@ -36,6 +37,7 @@
 #include "domain/sandbox/sandbox_creates.h"
 #include "domain/secret/secret.h"
 #include "domain/template/template.h"
+#include "domain/volume/volume.h"
 #include "edge/api_browser/bb.h"
 #include "edge/api_e2b/api.h"
 #include "edge/proxy/proxy.h"
@@ -77,6 +79,8 @@ struct server {
     struct egress_link *egress;
     struct egress_authority *authority;
     struct sandboxes *sandboxes;
+    struct volumes *volumes;
+    struct webhooks *webhooks;
     struct spool *spool; /* of temporary files */
     struct builds *builds;
     struct on_demand *demand;
@@ -267,8 +271,6 @@ static int open_domain(struct server *server, struct error *err)
         .max_running = (size_t)server->config.max_sandboxes,
         .max_timeout_s = server->config.max_hours * 3600,
         .volume_mb = server->config.volume_mb,
-        .webhook_ca = server->config.webhook_ca,
-        .webhook_ms = server->config.webhook_pause_s * 1000,
         .grace_s = server->config.grace,
         .ready_s = server->config.ready_timeout_s,
     };
@@ -276,7 +278,6 @@ static int open_domain(struct server *server, struct error *err)
     config.engine = server->engine;
     config.store = server->store;
     config.routes = server->routes;
-    config.sender = server->sender;
     config.secrets = server->secrets;
     config.team_rates = server->config.team_kbit || server->config.team_packets ||
                         server->config.team_connections || server->config.team_dns;
@@ -287,7 +288,19 @@ static int open_domain(struct server *server, struct error *err)
         return -1;
     if (server->egress)
         egress_link_start(server->egress);
-    return 0;
+    if (volumes_open(&(struct volumes_config){.sandboxes = server->sandboxes,
+                                              .engine = server->engine,
+                                              .store = server->store,
+                                              .routes = server->routes},
+                     &server->volumes, err) < 0)
+        return -1;
+    return webhooks_open(
+        &(struct webhooks_config){.sandboxes = server->sandboxes,
+                                  .store = server->store,
+                                  .sender = server->sender,
+                                  .ca_file = server->config.webhook_ca,
+                                  .pause_ms = server->config.webhook_pause_s * 1000},
+        &server->webhooks, err);
 }
 
 static int open_builds(struct server *server, struct error *err)
@@ -312,6 +325,7 @@ static int open_builds(struct server *server, struct error *err)
     return builds_open(&(struct builds_config){.engine = server->engine,
                                                .store = server->store,
                                                .sandboxes = server->sandboxes,
+                                               .volumes = server->volumes,
                                                .spool = server->spool,
                                                .data = config->data,
                                                .unpack = unpack,
@@ -372,6 +386,7 @@ static void open_browsers(struct server *server)
     struct bb_config config;
 
     server->browsers = browsers_open(&(struct browsers_config){.sandboxes = server->sandboxes,
+                                                               .volumes = server->volumes,
                                                                .engine = server->engine,
                                                                .store = server->store,
                                                                .secrets = server->secrets,
@@ -394,6 +409,8 @@ static void open_browsers(struct server *server)
 static int open_edge_parts(struct server *server, struct error *err)
 {
     struct api_config api = {.sandboxes = server->sandboxes,
+                             .volumes = server->volumes,
+                             .webhooks = server->webhooks,
                              .builds = server->builds,
                              .store = server->store,
                              .secrets = server->secrets,
@@ -525,6 +542,8 @@ static void stop(struct server *server)
     on_demand_close(server->demand);
     builds_close(server->builds);
     history_close(server->history);
+    webhooks_close(server->webhooks);
+    volumes_close(server->volumes);
     sandboxes_close(server->sandboxes);
     egress_link_close(server->egress);
     egress_authority_close(server->authority);

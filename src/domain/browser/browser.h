@@ -22,6 +22,7 @@ struct browsers;
 struct engine;
 struct fetch;
 struct sandboxes;
+struct volumes;
 struct secrets;
 struct spool;
 
@@ -36,6 +37,7 @@ enum {
 /* All borrowed. */
 struct browsers_config {
     struct sandboxes *sandboxes;
+    struct volumes *volumes;
     struct engine *engine;
     struct store *store;
     const struct secrets *secrets;

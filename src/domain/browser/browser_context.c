@@ -14,7 +14,7 @@ int browser_context_create(struct browsers *all, struct str team_id, struct aren
 
     id_uuid(id);
     name = str_of(arena_printf(arena, "browser-context-%s", id));
-    if (volume_create(all->config.sandboxes, team_id, name, arena, &volume, err) < 0)
+    if (volume_create(all->config.volumes, team_id, name, arena, &volume, err) < 0)
         return -1;
     *out = (struct store_browser_context){.id = arena_str(arena, str_of(id)),
                                           .team_id = team_id,
@@ -23,7 +23,7 @@ int browser_context_create(struct browsers *all, struct str team_id, struct aren
                                           .updated_at_us = clock_wall_us()};
     if (store_browser_context_insert(all->config.store, out, err) == 0)
         return 0;
-    (void)volume_delete(all->config.sandboxes, team_id, volume.id, &ignored);
+    (void)volume_delete(all->config.volumes, team_id, volume.id, &ignored);
     return -1;
 }
 
@@ -43,7 +43,7 @@ int browser_context_delete(struct browsers *all, struct str team_id, struct str 
 
     if (browser_context_get(all, team_id, id, &arena, &context, err) < 0)
         return -1;
-    if (volume_delete(all->config.sandboxes, team_id, context.volume_id, err) < 0) {
+    if (volume_delete(all->config.volumes, team_id, context.volume_id, err) < 0) {
         if (err->code == ERROR_CONFLICT)
             return error_set(err, ERROR_CONFLICT, "a session uses context '%.*s'",
                              STR_ARG(context.id));

@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/spool.h"
 #include "domain/browser/browser_internal.h"
-#include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_room.h"
 
 enum { KEPT_S = 7 * 86400, PRUNE_BATCH = 100 };

@@ -23,12 +23,14 @@
 struct builds;
 struct engine;
 struct sandboxes;
+struct volumes;
 struct build_images;
 
 struct builds_config {
     struct engine *engine;
     struct store *store;
     struct sandboxes *sandboxes;
+    struct volumes *volumes;
     struct spool *spool; /* counts temporary files on the disk; NULL = nobody does */
     const char *data;    /* DATA: store/uploads and feeds are in it */
     const char

@@ -17,6 +17,7 @@
 #include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_plan.h"
 #include "domain/sandbox/sandbox_room.h"
+#include "domain/sandbox/sandbox_warm.h"
 #include "provider/envd/envd_client.h"
 
 enum {

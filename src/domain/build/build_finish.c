@@ -8,6 +8,8 @@
 #include "base/clock.h"
 #include "domain/build/build_internal.h"
 #include "domain/sandbox/sandbox_layers.h"
+#include "domain/sandbox/sandbox_setup.h"
+#include "domain/sandbox/sandbox_warm.h"
 #include "protocol/json/json_shape.h"
 #include "provider/envd/envd_client.h"
 

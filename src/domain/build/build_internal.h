@@ -18,7 +18,7 @@
 #include "base/thread.h"
 #include "domain/build/build.h"
 #include "domain/build/recipe.h"
-#include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox.h"
 #include "host/engine/engine.h"
 #include "protocol/fetch/fetch.h"
 #include "store/platform/store_build.h"

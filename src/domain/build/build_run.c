@@ -10,6 +10,7 @@
 #include "base/encode.h"
 #include "domain/build/build_internal.h"
 #include "domain/sandbox/sandbox_room.h"
+#include "domain/sandbox/sandbox_setup.h"
 #include "domain/volume/volume.h"
 
 enum { ARGV_MAX = RECIPE_ARGS_MAX + 8 };
@@ -256,7 +257,7 @@ int step_run(struct stage *stage, const struct recipe_step *step)
 static int cache_volume(struct stage *stage, struct str id, struct store_volume *out,
                         struct error *err)
 {
-    struct sandboxes *sandboxes = stage->build->all->config.sandboxes;
+    struct volumes *volumes = stage->build->all->config.volumes;
     unsigned char sum[SHA256_DIGEST_LENGTH];
     char hex[2 * SHA256_DIGEST_LENGTH + 1], *name;
     struct error why = {0};
@@ -264,14 +265,13 @@ static int cache_volume(struct stage *stage, struct str id, struct store_volume 
     (void)SHA256((const unsigned char *)id.p, id.len, sum);
     hex_encode(hex, sum, 12);
     name = arena_printf(&stage->arena, "build-cache-%s", hex);
-    if (volume_get(sandboxes, stage->build->row.team_id, str_of(name), &stage->arena, out, &why) ==
+    if (volume_get(volumes, stage->build->row.team_id, str_of(name), &stage->arena, out, &why) == 0)
+        return 0;
+    if (volume_create(volumes, stage->build->row.team_id, str_of(name), &stage->arena, out, err) ==
         0)
         return 0;
-    if (volume_create(sandboxes, stage->build->row.team_id, str_of(name), &stage->arena, out,
-                      err) == 0)
-        return 0;
     /* Another stage may have been faster. */
-    return volume_get(sandboxes, stage->build->row.team_id, str_of(name), &stage->arena, out, &why);
+    return volume_get(volumes, stage->build->row.team_id, str_of(name), &stage->arena, out, &why);
 }
 
 static int add_volume(struct stage *stage, const struct recipe_mount *mount, struct box_volume *out,

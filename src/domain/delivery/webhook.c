@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "domain/account/team.h"
 #include "domain/delivery/webhook_internal.h"
+#include "domain/sandbox/sandbox.h"
 #include "domain/sandbox/sandbox_history.h"
 #include "protocol/json/json_shape.h"
 
@@ -58,7 +59,7 @@ static int check(const struct store_webhook *webhook, struct error *err)
     return 0;
 }
 
-int webhook_put(struct sandboxes *all, struct store_webhook *webhook, struct arena *arena,
+int webhook_put(struct webhooks *all, struct store_webhook *webhook, struct arena *arena,
                 struct error *err)
 {
     struct store_webhook *others;
@@ -79,17 +80,17 @@ int webhook_put(struct sandboxes *all, struct store_webhook *webhook, struct are
     }
     if (store_webhook_put(all->store, webhook, err) < 0)
         return -1;
-    atomic_store(&all->webhooks.any, true);
+    atomic_store(&all->any, true);
     return 0;
 }
 
-int webhook_list(struct sandboxes *all, struct str team_id, struct arena *arena,
+int webhook_list(struct webhooks *all, struct str team_id, struct arena *arena,
                  struct store_webhook **out, size_t *out_count, struct error *err)
 {
     return store_webhook_list(all->store, team_id, arena, out, out_count, err);
 }
 
-int webhook_get(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
+int webhook_get(struct webhooks *all, struct str team_id, struct str id, struct arena *arena,
                 struct store_webhook *out, struct error *err)
 {
     struct store_webhook *list;
@@ -105,7 +106,7 @@ int webhook_get(struct sandboxes *all, struct str team_id, struct str id, struct
     return error_set(err, ERROR_NOT_FOUND, "webhook not found");
 }
 
-int webhook_delete(struct sandboxes *all, struct str team_id, struct str id, struct error *err)
+int webhook_delete(struct webhooks *all, struct str team_id, struct str id, struct error *err)
 {
     return store_webhook_delete(all->store, team_id, id, err);
 }
@@ -133,7 +134,7 @@ static void sign(struct str secret, struct str body, struct signatures *out)
     hex_encode(out->hmac + 7, digest, sizeof(digest));
 }
 
-void webhook_prepare(const struct sandboxes *all, struct webhook_sent *sent, struct str body,
+void webhook_prepare(const struct webhooks *all, struct webhook_sent *sent, struct str body,
                      struct arena *arena, struct sender_item *out)
 {
     const struct store_webhook *webhook = &sent->delivery.webhook;
@@ -146,7 +147,7 @@ void webhook_prepare(const struct sandboxes *all, struct webhook_sent *sent, str
     *out = (struct sender_item){
         .team_id = webhook->team_id,
         .receiver = webhook->id,
-        .anywhere = all->webhooks.private_ok || str_is(webhook->team_id, TEAM_DEFAULT_ID),
+        .anywhere = all->private_ok || str_is(webhook->team_id, TEAM_DEFAULT_ID),
         .failures = sent->delivery.attempts,
         .url = webhook->url.p,
         .headers =
@@ -164,7 +165,7 @@ void webhook_prepare(const struct sandboxes *all, struct webhook_sent *sent, str
     };
 }
 
-static void prepare(const struct sandboxes *all, struct webhook_sent *sent,
+static void prepare(const struct webhooks *all, struct webhook_sent *sent,
                     const struct store_event *event, struct arena *arena, struct sender_item *out)
 {
     auto_json json_t *json = sandbox_event_json(event);
@@ -179,7 +180,7 @@ static void prepare(const struct sandboxes *all, struct webhook_sent *sent,
 }
 
 /* 1 = there, 0 = it is too old and was forgotten. */
-static int load_event(struct sandboxes *all, int64_t seq, struct arena *arena,
+static int load_event(struct webhooks *all, int64_t seq, struct arena *arena,
                       struct store_event *out, struct error *err)
 {
     struct store_event_query query = {.after_seq = seq - 1, .limit = 1};
@@ -197,7 +198,7 @@ static int load_event(struct sandboxes *all, int64_t seq, struct arena *arena,
 static int next(void *arg, struct str busy, struct arena *arena, struct sender_item *out,
                 int64_t *out_at_us, struct error *err)
 {
-    struct sandboxes *all = arg;
+    struct webhooks *all = arg;
     struct webhook_sent *sent = arena_alloc(arena, sizeof(*sent));
     struct store_delivery *delivery = &sent->delivery;
     struct store_event event;
@@ -223,7 +224,7 @@ static int next(void *arg, struct str busy, struct arena *arena, struct sender_i
 static int over(void *arg, const struct sender_item *item, const struct error *why,
                 int64_t again_at_us)
 {
-    struct sandboxes *all = arg;
+    struct webhooks *all = arg;
     const struct webhook_sent *sent = item->row;
     const struct store_delivery *delivery = &sent->delivery;
     struct str id = delivery->webhook.id;
@@ -252,35 +253,17 @@ static bool unwanted(void *arg, const struct sender_item *item)
     return sent->probe && !webhook_probe_wanted(arg, sent->probe);
 }
 
-void webhooks_kick(struct sandboxes *all)
+/* After something happened. */
+static void kick(void *arg)
 {
-    if (atomic_load(&all->webhooks.any))
-        sender_kick(all->webhooks.sender);
+    struct webhooks *all = arg;
+
+    if (atomic_load(&all->any))
+        sender_kick(all->sender);
 }
 
-void webhooks_init(struct sandboxes *all, const struct sandboxes_config *config)
+static int check_ca(const char *file, struct error *err)
 {
-    struct webhooks *webhooks = &all->webhooks;
-
-    webhooks->sender = config->sender;
-    webhooks->private_ok = config->private_webhooks;
-    webhooks->first_pause_us = (config->webhook_ms > 0 ? config->webhook_ms : WEBHOOK_MS) * 1000;
-    webhook_tried_init(all);
-    webhook_probe_init(all);
-    if (config->webhook_ca && config->webhook_ca[0])
-        webhooks->ca_file = xstrdup(config->webhook_ca);
-}
-
-void webhooks_done(struct sandboxes *all)
-{
-    free(all->webhooks.ca_file);
-    webhook_probe_done(all);
-    webhook_tried_done(all);
-}
-
-int webhooks_check(const struct sandboxes_config *config, struct error *err)
-{
-    const char *file = config->webhook_ca;
     X509_STORE *store = X509_STORE_new();
     bool ok = !file || !file[0] || (store && X509_STORE_load_file(store, file) == 1);
 
@@ -294,27 +277,54 @@ int webhooks_check(const struct sandboxes_config *config, struct error *err)
                      file);
 }
 
-int webhooks_start(struct sandboxes *all, struct error *err)
+static struct webhooks *webhooks_new(const struct webhooks_config *config, bool any)
 {
+    struct webhooks *all = xcalloc(1, sizeof(*all));
+
+    all->sandboxes = config->sandboxes;
+    all->store = config->store;
+    all->sender = config->sender;
+    all->private_ok = config->private_ok;
+    atomic_init(&all->any, any);
+    if (config->ca_file && config->ca_file[0])
+        all->ca_file = xstrdup(config->ca_file);
+    webhook_tried_init(all);
+    webhook_probe_init(all);
+    return all;
+}
+
+int webhooks_open(const struct webhooks_config *config, struct webhooks **out, struct error *err)
+{
+    struct webhooks *all;
     bool any = false;
 
-    if (store_webhook_any(all->store, &any, err) < 0)
+    if (check_ca(config->ca_file, err) < 0 || store_webhook_any(config->store, &any, err) < 0)
         return -1;
-    atomic_store(&all->webhooks.any, any);
-    sender_add(all->webhooks.sender,
+    *out = all = webhooks_new(config, any);
+    sender_add(all->sender,
                &(struct sender_kind){.name = "webhook",
-                                     .first_pause_us = all->webhooks.first_pause_us,
+                                     .first_pause_us =
+                                         (config->pause_ms > 0 ? config->pause_ms : WEBHOOK_MS) *
+                                         INT64_C(1000),
                                      .timeout_ms = SEND_MS,
                                      .reach = FETCH_DIRECT,
-                                     .ca_file = all->webhooks.ca_file,
+                                     .ca_file = all->ca_file,
                                      .next = next,
                                      .over = over,
                                      .unwanted = unwanted,
                                      .arg = all});
+    sandboxes_watch(all->sandboxes, kick, all);
     return 0;
 }
 
-void webhooks_stop(struct sandboxes *all)
+void webhooks_close(struct webhooks *all)
 {
-    sender_remove(all->webhooks.sender, all);
+    if (!all)
+        return;
+    sandboxes_unwatch(all->sandboxes, all);
+    sender_remove(all->sender, all);
+    webhook_probe_done(all);
+    webhook_tried_done(all);
+    free(all->ca_file);
+    free(all);
 }

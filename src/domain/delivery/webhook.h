@@ -9,18 +9,35 @@
 #include "store/core/store.h"
 
 struct sandboxes;
+struct sender;
+struct webhooks;
+
+struct webhooks_config {
+    struct sandboxes
+        *sandboxes; /* whose events are told; must outlive the webhooks, as all others here */
+    struct store *store;
+    struct sender *sender;
+    int64_t pause_ms; /* first pause after a delivery failed; 0 = 5 s */
+    const char
+        *ca_file;    /* PEM file of certificates to trust besides the system's; NULL or "" = none */
+    bool private_ok; /* teams other than the operator's may name private addresses */
+};
+
+/* ERROR_INVALID when the file of certificates is bad: it is told now and not with each delivery. */
+int webhooks_open(const struct webhooks_config *config, struct webhooks **out, struct error *err);
+void webhooks_close(struct webhooks *all);
 
 enum { WEBHOOK_TYPES_MAX = 16, WEBHOOKS_PER_TEAM = 20 };
 
 /* Makes it (webhook->id empty; then set, in the arena) or changes it. `events` has types as in
  * store_webhook. Everything is checked. */
-int webhook_put(struct sandboxes *all, struct store_webhook *webhook, struct arena *arena,
+int webhook_put(struct webhooks *all, struct store_webhook *webhook, struct arena *arena,
                 struct error *err);
-int webhook_list(struct sandboxes *all, struct str team_id, struct arena *arena,
+int webhook_list(struct webhooks *all, struct str team_id, struct arena *arena,
                  struct store_webhook **out, size_t *out_count, struct error *err);
-int webhook_get(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
+int webhook_get(struct webhooks *all, struct str team_id, struct str id, struct arena *arena,
                 struct store_webhook *out, struct error *err);
-int webhook_delete(struct sandboxes *all, struct str team_id, struct str id, struct error *err);
+int webhook_delete(struct webhooks *all, struct str team_id, struct str id, struct error *err);
 
 /* ---- how it goes ---- */
 
@@ -42,10 +59,10 @@ struct webhook_deliveries {
     size_t count;
 };
 
-int webhook_deliveries(struct sandboxes *all, struct str team_id, struct str id,
-                       struct arena *arena, struct webhook_deliveries *out, struct error *err);
+int webhook_deliveries(struct webhooks *all, struct str team_id, struct str id, struct arena *arena,
+                       struct webhook_deliveries *out, struct error *err);
 /* Sends an event of the type WEBHOOK_TEST_TYPE, whatever it is told of otherwise, and waits for the outcome; also to one that is
  * switched off. *out_why: not delivered. */
-int webhook_test(struct sandboxes *all, struct str team_id, struct str id,
+int webhook_test(struct webhooks *all, struct str team_id, struct str id,
                  const struct cancel *cancel, struct arena *arena, bool *out_delivered,
                  struct error *out_why, struct error *err);

@@ -1,9 +1,26 @@
 /* Shared by the files of this folder: how deliveries went, and webhooks that are tried by hand. */
 #pragma once
 
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/list.h"
 #include "domain/delivery/webhook.h"
-#include "domain/sandbox/sandbox_internal.h"
 #include "protocol/sender/sender.h"
+
+struct webhooks {
+    struct sandboxes *sandboxes;
+    struct store *store;
+    struct sender *sender;
+    atomic_bool any; /* there is one, or was */
+    char *ca_file;   /* NULL = the system's certificates only */
+    bool private_ok;
+    struct webhook_ring *tried;
+    pthread_mutex_t probe_lock; /* guards what follows */
+    pthread_cond_t probed;
+    struct list probes;
+    uint64_t probe_count;
+};
 
 /* What is under way; in the item's arena. */
 struct webhook_sent {
@@ -13,25 +30,25 @@ struct webhook_sent {
 };
 
 /* Signed, with its headers. `sent` is the item's row; strings of its webhook must outlive the item. */
-void webhook_prepare(const struct sandboxes *all, struct webhook_sent *sent, struct str body,
+void webhook_prepare(const struct webhooks *all, struct webhook_sent *sent, struct str body,
                      struct arena *arena, struct sender_item *out);
 
 /* ---- webhook_tried.c ---- */
 
-void webhook_tried_init(struct sandboxes *all);
-void webhook_tried_done(struct sandboxes *all);
+void webhook_tried_init(struct webhooks *all);
+void webhook_tried_done(struct webhooks *all);
 /* why: NULL = it was taken. */
-void webhook_tried_note(struct sandboxes *all, const struct webhook_attempt *attempt,
+void webhook_tried_note(struct webhooks *all, const struct webhook_attempt *attempt,
                         const struct error *why);
 
 /* ---- webhook_probe.c ---- */
 
-void webhook_probe_init(struct sandboxes *all);
-void webhook_probe_done(struct sandboxes *all);
+void webhook_probe_init(struct webhooks *all);
+void webhook_probe_done(struct webhooks *all);
 /* On the sender's thread. False: nobody tries one. */
-bool webhook_probe_next(struct sandboxes *all, struct str busy, struct arena *arena,
+bool webhook_probe_next(struct webhooks *all, struct str busy, struct arena *arena,
                         struct sender_item *out);
-void webhook_probe_over(struct sandboxes *all, const struct webhook_sent *sent,
+void webhook_probe_over(struct webhooks *all, const struct webhook_sent *sent,
                         const struct error *why);
 /* Whether somebody still waits for its outcome. */
-bool webhook_probe_wanted(struct sandboxes *all, uint64_t number);
+bool webhook_probe_wanted(struct webhooks *all, uint64_t number);

@@ -23,17 +23,17 @@ struct webhook_probe {
     struct error why; /* over and not delivered */
 };
 
-void webhook_probe_init(struct sandboxes *all)
+void webhook_probe_init(struct webhooks *all)
 {
-    list_init(&all->webhooks.probes);
-    (void)pthread_mutex_init(&all->webhooks.probe_lock, NULL);
-    cond_init(&all->webhooks.probed);
+    list_init(&all->probes);
+    (void)pthread_mutex_init(&all->probe_lock, NULL);
+    cond_init(&all->probed);
 }
 
-void webhook_probe_done(struct sandboxes *all)
+void webhook_probe_done(struct webhooks *all)
 {
-    (void)pthread_cond_destroy(&all->webhooks.probed);
-    (void)pthread_mutex_destroy(&all->webhooks.probe_lock);
+    (void)pthread_cond_destroy(&all->probed);
+    (void)pthread_mutex_destroy(&all->probe_lock);
 }
 
 static char *body_of(const struct store_webhook *webhook)
@@ -50,11 +50,11 @@ static char *body_of(const struct store_webhook *webhook)
 }
 
 /* Under the lock. */
-static struct webhook_probe *find_waiting(struct webhooks *webhooks, struct str busy)
+static struct webhook_probe *find_waiting(struct webhooks *all, struct str busy)
 {
     struct list *at;
 
-    list_for_each (at, &webhooks->probes) {
+    list_for_each (at, &all->probes) {
         struct webhook_probe *probe = container_of(at, struct webhook_probe, node);
 
         if (!probe->sent && str_find_str(busy, probe->webhook->id) < 0 &&
@@ -64,16 +64,15 @@ static struct webhook_probe *find_waiting(struct webhooks *webhooks, struct str 
     return NULL;
 }
 
-bool webhook_probe_next(struct sandboxes *all, struct str busy, struct arena *arena,
+bool webhook_probe_next(struct webhooks *all, struct str busy, struct arena *arena,
                         struct sender_item *out)
 {
-    struct webhooks *webhooks = &all->webhooks;
     struct webhook_sent *sent = arena_alloc(arena, sizeof(*sent));
     struct webhook_probe *probe;
     auto_free char *body = NULL;
 
-    (void)pthread_mutex_lock(&webhooks->probe_lock);
-    probe = find_waiting(webhooks, busy);
+    (void)pthread_mutex_lock(&all->probe_lock);
+    probe = find_waiting(all, busy);
     if (probe) {
         const struct store_webhook *webhook = probe->webhook;
 
@@ -88,21 +87,20 @@ bool webhook_probe_next(struct sandboxes *all, struct str busy, struct arena *ar
         body = body_of(webhook);
         (void)str_copy(STR(WEBHOOK_TEST_TYPE), sent->attempt.type, sizeof(sent->attempt.type));
     }
-    (void)pthread_mutex_unlock(&webhooks->probe_lock);
+    (void)pthread_mutex_unlock(&all->probe_lock);
     if (!probe)
         return false;
     webhook_prepare(all, sent, str_of(body), arena, out);
     return true;
 }
 
-void webhook_probe_over(struct sandboxes *all, const struct webhook_sent *sent,
+void webhook_probe_over(struct webhooks *all, const struct webhook_sent *sent,
                         const struct error *why)
 {
-    struct webhooks *webhooks = &all->webhooks;
     struct list *at;
 
-    (void)pthread_mutex_lock(&webhooks->probe_lock);
-    list_for_each (at, &webhooks->probes) {
+    (void)pthread_mutex_lock(&all->probe_lock);
+    list_for_each (at, &all->probes) {
         struct webhook_probe *probe = container_of(at, struct webhook_probe, node);
 
         if (probe->number != sent->probe)
@@ -112,28 +110,26 @@ void webhook_probe_over(struct sandboxes *all, const struct webhook_sent *sent,
         if (why)
             probe->why = *why;
     }
-    (void)pthread_cond_broadcast(&webhooks->probed);
-    (void)pthread_mutex_unlock(&webhooks->probe_lock);
+    (void)pthread_cond_broadcast(&all->probed);
+    (void)pthread_mutex_unlock(&all->probe_lock);
 }
 
-bool webhook_probe_wanted(struct sandboxes *all, uint64_t number)
+bool webhook_probe_wanted(struct webhooks *all, uint64_t number)
 {
-    struct webhooks *webhooks = &all->webhooks;
     bool found = false;
     struct list *at;
 
-    (void)pthread_mutex_lock(&webhooks->probe_lock);
-    list_for_each (at, &webhooks->probes)
+    (void)pthread_mutex_lock(&all->probe_lock);
+    list_for_each (at, &all->probes)
         found = found || container_of(at, struct webhook_probe, node)->number == number;
-    (void)pthread_mutex_unlock(&webhooks->probe_lock);
+    (void)pthread_mutex_unlock(&all->probe_lock);
     return found;
 }
 
-int webhook_test(struct sandboxes *all, struct str team_id, struct str id,
+int webhook_test(struct webhooks *all, struct str team_id, struct str id,
                  const struct cancel *cancel, struct arena *arena, bool *out_delivered,
                  struct error *out_why, struct error *err)
 {
-    struct webhooks *webhooks = &all->webhooks;
     struct webhook_probe probe = {0};
     int64_t until_us = clock_mono_us() + PROBE_US, left_us;
     struct store_webhook webhook;
@@ -141,19 +137,18 @@ int webhook_test(struct sandboxes *all, struct str team_id, struct str id,
     if (webhook_get(all, team_id, id, arena, &webhook, err) < 0)
         return -1;
     probe.webhook = &webhook;
-    (void)pthread_mutex_lock(&webhooks->probe_lock);
-    probe.number = ++webhooks->probe_count;
-    list_push_back(&webhooks->probes, &probe.node);
-    (void)pthread_mutex_unlock(&webhooks->probe_lock);
-    sender_kick(webhooks->sender);
-    (void)pthread_mutex_lock(&webhooks->probe_lock);
+    (void)pthread_mutex_lock(&all->probe_lock);
+    probe.number = ++all->probe_count;
+    list_push_back(&all->probes, &probe.node);
+    (void)pthread_mutex_unlock(&all->probe_lock);
+    sender_kick(all->sender);
+    (void)pthread_mutex_lock(&all->probe_lock);
     while (!probe.over && !cancel_asked(cancel) && (left_us = until_us - clock_mono_us()) > 0)
-        (void)cond_wait_us(&webhooks->probed, &webhooks->probe_lock,
-                           left_us < LOOK_US ? left_us : LOOK_US);
+        (void)cond_wait_us(&all->probed, &all->probe_lock, left_us < LOOK_US ? left_us : LOOK_US);
     list_remove(&probe.node);
-    (void)pthread_mutex_unlock(&webhooks->probe_lock);
+    (void)pthread_mutex_unlock(&all->probe_lock);
     if (!probe.over)
-        sender_kick(webhooks->sender);
+        sender_kick(all->sender);
     if (!probe.over && cancel_asked(cancel))
         return error_set(err, ERROR_CONFLICT, "the test was cancelled");
     if (!probe.over)

@@ -76,14 +76,14 @@ static void add_webhook(struct env *env, const struct hook *hook, const char *ev
         .secret = STR("very secret"),
         .events = str_of(events),
         .enabled = true};
-    OK(webhook_put(env->all, out, arena, &err));
+    OK(webhook_put(env->webhooks, out, arena, &err));
 }
 
 static void open_with(struct env *env, bool private_ok)
 {
     env_open(env, 0);
-    env->config.webhook_ms = 50;
-    env->config.private_webhooks = private_ok;
+    env->webhooks_config.pause_ms = 50;
+    env->webhooks_config.private_ok = private_ok;
     env_reopen(env);
 }
 
@@ -127,8 +127,8 @@ TEST(signed_events_arrive)
     CHECK(strstr(strstr(last, "\r\ne2b-signature: "), wanted) != NULL);
     header(last, "x-quicksand-signature", text, sizeof(text));
     CHECK(strlen(text) == 7 + 64 && strncmp(text, "sha256=", 7) == 0);
-    OK(webhook_delete(env.all, TEAM, webhook.id, &err));
-    FAILS(webhook_delete(env.all, TEAM, webhook.id, &err), ERROR_NOT_FOUND);
+    OK(webhook_delete(env.webhooks, TEAM, webhook.id, &err));
+    FAILS(webhook_delete(env.webhooks, TEAM, webhook.id, &err), ERROR_NOT_FOUND);
     fetch_rig_free(hook.rig);
 }
 
@@ -146,19 +146,19 @@ TEST(how_deliveries_went_and_one_tried_by_hand)
     hook_open(&hook);
     open_with(&env, true);
     add_webhook(&env, &hook, ",created,", &arena, &webhook);
-    OK(webhook_test(env.all, TEAM, webhook.id, NULL, &arena, &delivered, &why, &err));
+    OK(webhook_test(env.webhooks, TEAM, webhook.id, NULL, &arena, &delivered, &why, &err));
     CHECK(delivered);
     CHECK(strstr(hook.last, "\"type\":\"webhook.test\"") &&
           strstr(hook.last, "\r\ne2b-signature: "));
     atomic_store(&hook.status, 503);
-    OK(webhook_test(env.all, TEAM, webhook.id, NULL, &arena, &delivered, &why, &err));
+    OK(webhook_test(env.webhooks, TEAM, webhook.id, NULL, &arena, &delivered, &why, &err));
     CHECK(!delivered);
     CHECK_STR(str_of(why.message), "the receiver answered 503");
-    FAILS(webhook_test(env.all, TEAM, STR("other"), NULL, &arena, &delivered, &why, &err),
+    FAILS(webhook_test(env.webhooks, TEAM, STR("other"), NULL, &arena, &delivered, &why, &err),
           ERROR_NOT_FOUND);
     OK(env_create(&env, id, &err));
     WAIT_FOR(atomic_load(&hook.tries) >= 4); /* the event twice */
-    OK(webhook_deliveries(env.all, TEAM, webhook.id, &arena, &told, &err));
+    OK(webhook_deliveries(env.webhooks, TEAM, webhook.id, &arena, &told, &err));
     CHECK_INT(told.waiting, 1);
     CHECK(told.next_at_us > 0 && told.count >= 3);
     CHECK_STR(str_of(told.attempts[0].type), "sandbox.lifecycle.created");
@@ -166,9 +166,9 @@ TEST(how_deliveries_went_and_one_tried_by_hand)
     CHECK_STR(str_of(told.attempts[told.count - 1].type), WEBHOOK_TEST_TYPE);
     CHECK(told.attempts[told.count - 1].delivered && !told.attempts[told.count - 2].delivered);
     atomic_store(&hook.status, 204);
-    WAIT_FOR(webhook_deliveries(env.all, TEAM, webhook.id, &arena, &told, &why) == 0 &&
+    WAIT_FOR(webhook_deliveries(env.webhooks, TEAM, webhook.id, &arena, &told, &why) == 0 &&
              told.waiting == 0);
-    FAILS(webhook_deliveries(env.all, STR("other"), webhook.id, &arena, &told, &err),
+    FAILS(webhook_deliveries(env.webhooks, STR("other"), webhook.id, &arena, &told, &err),
           ERROR_NOT_FOUND);
     fetch_rig_free(hook.rig);
 }
@@ -195,7 +195,7 @@ TEST(one_tried_by_hand_and_cancelled_closes_its_connection)
     add_webhook(&env, &hook, ",created,", &arena, &webhook);
     atomic_store(&hook.status, HANGS);
     began_ms = clock_mono_ms();
-    FAILS(webhook_test(env.all, TEAM, webhook.id, &(struct cancel){was_tried, &hook}, &arena,
+    FAILS(webhook_test(env.webhooks, TEAM, webhook.id, &(struct cancel){was_tried, &hook}, &arena,
                        &delivered, &why, &err),
           ERROR_CONFLICT);
     WAIT_FOR(atomic_load(&hook.left) == 1);

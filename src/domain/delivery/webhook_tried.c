@@ -12,22 +12,22 @@ struct webhook_ring {
     struct webhook_attempt attempts[WEBHOOK_ATTEMPTS_KEPT];
 };
 
-void webhook_tried_init(struct sandboxes *all)
+void webhook_tried_init(struct webhooks *all)
 {
-    all->webhooks.tried = xcalloc(1, sizeof(*all->webhooks.tried));
-    (void)pthread_mutex_init(&all->webhooks.tried->lock, NULL);
+    all->tried = xcalloc(1, sizeof(*all->tried));
+    (void)pthread_mutex_init(&all->tried->lock, NULL);
 }
 
-void webhook_tried_done(struct sandboxes *all)
+void webhook_tried_done(struct webhooks *all)
 {
-    (void)pthread_mutex_destroy(&all->webhooks.tried->lock);
-    free(all->webhooks.tried);
+    (void)pthread_mutex_destroy(&all->tried->lock);
+    free(all->tried);
 }
 
-void webhook_tried_note(struct sandboxes *all, const struct webhook_attempt *attempt,
+void webhook_tried_note(struct webhooks *all, const struct webhook_attempt *attempt,
                         const struct error *why)
 {
-    struct webhook_ring *ring = all->webhooks.tried;
+    struct webhook_ring *ring = all->tried;
     struct webhook_attempt *kept;
 
     (void)pthread_mutex_lock(&ring->lock);
@@ -42,10 +42,10 @@ void webhook_tried_note(struct sandboxes *all, const struct webhook_attempt *att
     (void)pthread_mutex_unlock(&ring->lock);
 }
 
-int webhook_deliveries(struct sandboxes *all, struct str team_id, struct str id,
-                       struct arena *arena, struct webhook_deliveries *out, struct error *err)
+int webhook_deliveries(struct webhooks *all, struct str team_id, struct str id, struct arena *arena,
+                       struct webhook_deliveries *out, struct error *err)
 {
-    struct webhook_ring *ring = all->webhooks.tried;
+    struct webhook_ring *ring = all->tried;
     struct store_webhook webhook;
 
     *out = (struct webhook_deliveries){0};

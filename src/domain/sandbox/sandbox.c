@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "domain/route/route.h"
+#include "domain/sandbox/sandbox_hooks.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_layers.h"
 #include "domain/sandbox/sandbox_life.h"
@@ -58,9 +59,7 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     stats_init(all);
     idempotency_init(all);
     (void)pthread_mutex_init(&all->space.lock, NULL);
-    (void)pthread_rwlock_init(&all->watcher.lock, NULL);
-    webhooks_init(all, config);
-    content_init(all);
+    watchers_init(all);
     (void)pthread_mutex_init(&all->warm.lock, NULL);
     cond_init(&all->warm.changed);
     cond_init(&all->warm.scarce);
@@ -72,7 +71,7 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
 static int wake(const char *id, void *arg, struct error *err)
 {
     /* What is no id is the token of a volume. */
-    return id_valid(str_of(id)) ? sandbox_wake(arg, id, err) : content_wake(arg, str_of(id), err);
+    return id_valid(str_of(id)) ? sandbox_wake(arg, id, err) : hooks_wake(arg, str_of(id), err);
 }
 
 int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out, struct error *err)
@@ -83,12 +82,10 @@ int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out
         return error_set(err, ERROR_INVALID, "the longest timeout must be from 1 s to 24 hours");
     if (config->max_life_s < 0)
         return error_set(err, ERROR_INVALID, "the longest life must not be negative");
-    if (webhooks_check(config, err) < 0)
-        return -1;
     all = sandboxes_new(config);
     if (clock_open(all, err) < 0 || recover_all(all, err) < 0 || expire_start(all, err) < 0 ||
         events_start(all, err) < 0 || keeper_start(all, err) < 0 || metrics_start(all, err) < 0 ||
-        webhooks_start(all, err) < 0 || warm_start(all, err) < 0) {
+        warm_start(all, err) < 0) {
         sandboxes_close(all);
         return error_prefix(err, "recover sandboxes");
     }
@@ -96,6 +93,11 @@ int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out
     routes_set_waker(all->routes, wake, all);
     *out = all;
     return 0;
+}
+
+struct store *sandboxes_store(const struct sandboxes *all)
+{
+    return all->store;
 }
 
 void sandboxes_set_builder(struct sandboxes *all, const struct sandbox_builder *builder)
@@ -120,8 +122,6 @@ void sandboxes_close(struct sandboxes *all)
     routes_set_waker(all->routes, NULL, NULL);
     warm_stop(all);
     keeper_stop(all);
-    content_done(all);
-    webhooks_stop(all);
     metrics_stop(all);
     expire_stop(all);
     events_stop(all);
@@ -132,8 +132,7 @@ void sandboxes_close(struct sandboxes *all)
     stats_done(all);
     idempotency_done(all);
     (void)pthread_mutex_destroy(&all->space.lock);
-    webhooks_done(all);
-    (void)pthread_rwlock_destroy(&all->watcher.lock);
+    watchers_done(all);
     (void)pthread_mutex_destroy(&all->warm.lock);
     (void)pthread_cond_destroy(&all->warm.changed);
     (void)pthread_cond_destroy(&all->warm.scarce);

@@ -22,7 +22,6 @@
 struct engine;
 struct store;
 struct routes;
-struct sender;
 struct egress_authority;
 struct egress_link;
 struct secrets;
@@ -32,6 +31,7 @@ struct sandboxes;
 enum {
     TEAM_ID_SIZE = 64,
     TOKEN_SIZE = 72,
+    SANDBOX_PIDS_MAX = 4096,
 };
 
 enum sandbox_state {
@@ -60,7 +60,6 @@ struct sandboxes_config {
     int64_t volume_mb;     /* how much a volume may hold; 0 = no limit */
     int64_t
         ready_s; /* how long the start command of a template may take until it is ready; 0 = 60 */
-    struct sender *sender;      /* of webhooks' events */
     struct egress_link *egress; /* NULL: policies with names are refused */
     const struct secrets *secrets;
     const struct egress_authority *authority; /* NULL: policies with rules are refused */
@@ -68,16 +67,26 @@ struct sandboxes_config {
     const char *no_network; /* why the host can give sandboxes none; NULL: it can */
     int64_t
         idle_s; /* then programs that were started ahead and that nobody asks for end; 0 = 600 */
-    int64_t webhook_ms; /* first pause after a delivery failed; 0 = 5 s */
-    const char
-        *webhook_ca; /* PEM file of certificates to trust besides the system's; NULL or "" = none */
-    bool private_webhooks; /* teams other than the operator's may name private addresses */
 };
 
 /* fn is called, on the thread that made the change, after the store has an event of a sandbox; it must be
- * quick. NULL = nobody. Not called any more once a call with NULL returned. */
+ * quick. At most SANDBOXES_WATCHERS_MAX. Not called any more once sandboxes_unwatch() with its arg returned. */
+enum { SANDBOXES_WATCHERS_MAX = 2 };
 typedef void sandboxes_watch_fn(void *arg);
 void sandboxes_watch(struct sandboxes *all, sandboxes_watch_fn *fn, void *arg);
+void sandboxes_unwatch(struct sandboxes *all, const void *arg);
+
+/* What the room above that has boxes without a row (domain/volume) does on threads of the sandboxes. Each may block, and calls
+ * functions of the sandboxes freely, but not sandboxes_set_hooks(). Without hooks there are no such boxes. */
+struct sandboxes_hooks {
+    void *arg;
+    /* The box of this id ended by itself. True: it was theirs, and all is done. */
+    bool (*box_ended)(void *arg, const char *box_id);
+    /* Traffic for a route that no sandbox has; returns when the route is there. ERROR_UNAUTHORIZED when the token is unknown. */
+    int (*wake)(void *arg, struct str token, struct error *err);
+};
+/* NULL = none; returns when none of the earlier ones is being called. */
+void sandboxes_set_hooks(struct sandboxes *all, const struct sandboxes_hooks *hooks);
 
 struct network_policy;
 
@@ -221,6 +230,8 @@ int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out
                    struct error *err);
 /* Stops the threads and ends the warm boxes; sandboxes keep running. */
 void sandboxes_close(struct sandboxes *all);
+/* As in the config. */
+struct store *sandboxes_store(const struct sandboxes *all);
 /* Who builds a recipe that comes with quicksand when a create asks for it and it is not built. Until one is set such a create is
  * refused, with the command. build: returns when the team has it, or why it has not. */
 struct sandbox_builder {

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/thread.h"
+#include "domain/sandbox/sandbox_hooks.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_life.h"
 #include "domain/sandbox/sandbox_table.h"
@@ -37,7 +38,7 @@ static void handle(struct sandboxes *all, const struct engine_event *event)
         return;
     log_info("sandbox", "box ended by itself id=%s reason='%s'", event->id,
              name_of(&sandbox_end_names, reason_of_end(event->end)));
-    if (!content_died(all, event->id) && !warm_died(all, event->id))
+    if (!hooks_box_ended(all, event->id) && !warm_died(all, event->id))
         table_condemn(all, event->id, reason_of_end(event->end));
 }
 

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "domain/sandbox/sandbox_hooks.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_table.h"
 #include "protocol/json/json_shape.h"
@@ -107,7 +108,7 @@ static void add(struct sandboxes *all, struct str id, const struct store_event *
 
     if (store_event_add(all->store, id, event, &err) < 0)
         log_warn("sandbox", "event of id=%.*s: %s, ignoring", STR_ARG(id), err.message);
-    webhooks_kick(all);
+    watchers_call(all);
 }
 
 void history_updated(struct sandboxes *all, struct str id, struct str what)

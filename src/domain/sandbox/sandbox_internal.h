@@ -29,7 +29,6 @@
 
 enum {
     EXPIRE_THREADS = 4,
-    SANDBOX_PIDS_MAX = 4096,
 };
 
 #define NOT_SCHEDULED SIZE_MAX
@@ -69,7 +68,7 @@ struct layers {
 
 /* The thread that does what has no hurry. */
 struct keeper {
-    struct periodic back_up, collect, prune, reap, leases;
+    struct periodic back_up, collect, prune, leases;
     int64_t pause_us; /* of collect: before the next try after a failure */
 };
 
@@ -81,37 +80,21 @@ struct stats {
     struct map teams, templates; /* name to creates, as a pointer */
 };
 
-/* Who is told that something happened. */
-struct watcher {
-    pthread_rwlock_t lock;
-    sandboxes_watch_fn *fn;
-    void *arg;
-};
-
-struct webhooks {
-    struct sender *sender;
-    atomic_bool any;
-    char *ca_file; /* NULL = the system's certificates only */
-    bool private_ok;
-    int64_t first_pause_us;
-    struct webhook_ring *tried;
-    pthread_mutex_t probe_lock; /* guards what follows */
-    pthread_cond_t probed;
-    struct list probes;
-    uint64_t probe_count;
+/* Who is told that something happened, and what rooms above do on our threads. */
+struct watchers {
+    pthread_rwlock_t lock; /* guards all; held for reading while they are called */
+    struct watcher {
+        sandboxes_watch_fn *fn;
+        void *arg;
+    } all[SANDBOXES_WATCHERS_MAX]; /* fn NULL: free */
+    pthread_rwlock_t hooks_lock;   /* guards hooks, in the same way */
+    struct sandboxes_hooks hooks;
 };
 
 struct idempotency {
     pthread_mutex_t lock;
     pthread_cond_t ended;
     struct map under_way; /* "team/key" */
-};
-
-/* Boxes that serve the content of volumes. */
-struct content_boxes {
-    pthread_mutex_t lock; /* guards boxes and the entries */
-    pthread_cond_t changed;
-    struct map boxes; /* volume id to struct content */
 };
 
 /* What the engine last said about its disk. */
@@ -184,47 +167,7 @@ struct sandboxes {
     struct keeper keeper;
     struct metrics metrics;
     struct idempotency idempotency;
-    struct webhooks webhooks;
-    struct watcher watcher;
-    struct content_boxes content;
+    struct watchers watchers;
     struct stats stats;
     struct space space;
 };
-
-/* ---- domain/volume ---- */
-
-struct volume_line {
-    struct str id;
-    struct volume_mount mount;
-};
-/* What a request asks for, checked, as it is kept in the store. */
-int volumes_text(struct sandboxes *all, struct str team_id, const struct volume_mount *mounts,
-                 size_t count, struct arena *arena, struct str *out, struct error *err);
-size_t volumes_read(struct str text, struct volume_line out[BOX_VOLUMES_MAX]);
-int volumes_to_spec(struct str text, struct box_spec *out, struct error *err);
-/* Files of volumes that a crash left behind, or did not make. */
-void volumes_recover(struct sandboxes *all);
-/* Deletes those that could not be deleted before. False when some are left. */
-bool volumes_collect(struct sandboxes *all);
-void content_init(struct sandboxes *all);
-/* Ends the boxes. */
-void content_done(struct sandboxes *all);
-/* Has a box serve the content of the volume with this token; blocks. ERROR_UNAUTHORIZED. */
-int content_wake(struct sandboxes *all, struct str token, struct error *err);
-/* Ends the box of a volume that is about to go. */
-void content_close(struct sandboxes *all, struct str volume_id);
-/* The box of this id ended. True when it was one of these. */
-bool content_died(struct sandboxes *all, const char *box_id);
-/* Ends those that were not used for a minute. */
-void content_reap(struct sandboxes *all);
-
-/* ---- domain/delivery ---- */
-
-/* A file of certificates that is wrong is told at the start and not with each delivery. */
-int webhooks_check(const struct sandboxes_config *config, struct error *err);
-void webhooks_init(struct sandboxes *all, const struct sandboxes_config *config);
-void webhooks_done(struct sandboxes *all);
-int webhooks_start(struct sandboxes *all, struct error *err);
-void webhooks_stop(struct sandboxes *all);
-/* After something happened. */
-void webhooks_kick(struct sandboxes *all);

@@ -1,6 +1,5 @@
-/* What has no hurry, as jobs of the periodic service: layers that nobody uses any more and volumes that could not
- * be deleted before are deleted, old history is forgotten, boxes that served volumes are ended, the
- * store is copied. */
+/* What has no hurry, as jobs of the periodic service: layers that nobody uses any more are deleted, old history is
+ * forgotten, the store is copied. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "domain/sandbox/sandbox_envd.h"
@@ -12,7 +11,6 @@ enum {
     EVENTS_KEPT = 1000 * 1000,
     AGAIN_US = 1000 * 1000,
     AGAIN_MAX_US = 60 * 1000 * 1000,
-    REAP_US = 15 * 1000 * 1000
 };
 #define HOUR_US ((int64_t)3600 * 1000000)
 
@@ -49,9 +47,8 @@ static void collect(void *arg)
 {
     struct sandboxes *all = arg;
     struct keeper *keeper = &all->keeper;
-    bool layers = layers_collect(all), volumes = volumes_collect(all);
 
-    if (layers && volumes) {
+    if (layers_collect(all)) {
         keeper->pause_us = AGAIN_US;
         return;
     }
@@ -59,11 +56,6 @@ static void collect(void *arg)
     keeper->pause_us *= 2;
     if (keeper->pause_us > AGAIN_MAX_US)
         keeper->pause_us = AGAIN_MAX_US;
-}
-
-static void reap(void *arg)
-{
-    content_reap(arg);
 }
 
 static void retry_leases(void *arg)
@@ -99,7 +91,6 @@ void keeper_init(struct sandboxes *all)
     job_init(all, &keeper->back_up, "back-up", HOUR_US, back_up);
     job_init(all, &keeper->collect, "collect", HOUR_US, collect);
     job_init(all, &keeper->prune, "forget-history", HOUR_US, prune);
-    job_init(all, &keeper->reap, "volume-boxes", REAP_US, reap);
     job_init(all, &keeper->leases, "leases", 0, retry_leases);
 }
 
@@ -111,7 +102,6 @@ int keeper_start(struct sandboxes *all, struct error *err)
     return periodic_add(&keeper->back_up, 0, err) < 0 ||
                    periodic_add(&keeper->collect, 0, err) < 0 ||
                    periodic_add(&keeper->prune, HOUR_US, err) < 0 ||
-                   periodic_add(&keeper->reap, REAP_US, err) < 0 ||
                    periodic_add(&keeper->leases, PERIODIC_ON_WISH, err) < 0
                ? -1
                : 0;
@@ -124,6 +114,5 @@ void keeper_stop(struct sandboxes *all)
     periodic_remove(&keeper->back_up);
     periodic_remove(&keeper->collect);
     periodic_remove(&keeper->prune);
-    periodic_remove(&keeper->reap);
     periodic_remove(&keeper->leases);
 }

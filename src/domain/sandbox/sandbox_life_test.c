@@ -276,7 +276,7 @@ TEST(recovery)
     OK(env_create(&env, late, &err));
     OK(sandbox_get(env.all, TEAM, str_of(kept), &arena, &before, &err));
     CHECK(routes_find(env.routes, str_of(kept), &old_route));
-    sandboxes_close(env.all); /* what follows happens while nobody looks */
+    env_stop(&env); /* what follows happens while nobody looks */
     engine_fake_die(env.engine, dead, BOX_END_EXITED);
     OK(env.engine->ops->kill(env.engine, gone, &err));
     OK(store_sandbox_killing(env.store, str_of(half), STR("crashed"), &err));
@@ -286,7 +286,7 @@ TEST(recovery)
     start_leftover(&env, left);
     routes_free(env.routes);
     env.routes = env.config.routes = routes_new();
-    OK(sandboxes_open(&env.config, &env.all, &err));
+    env_start(&env);
 
     WAIT_FOR(engine_fake_boxes(env.engine) == 1);
     WAIT_FOR(env_live_rows(&env) == 1);
@@ -345,7 +345,7 @@ TEST(warm_boxes)
     env_reopen(&env);
     CHECK_INT(sandboxes_running(env.all), 2);
     WAIT_FOR(engine_fake_boxes(env.engine) == 8);
-    sandboxes_close(env.all);
+    env_stop(&env);
     env.all = NULL;
     CHECK_INT(engine_fake_boxes(env.engine), 2);
 }
@@ -579,7 +579,7 @@ TEST(a_blank_box_for_volumes_is_kept_once_there_was_a_volume)
 
     env_open(&env, 1);
     WAIT_FOR(warm_boxes(&env) == 2);
-    OK(volume_create(env.all, TEAM, STR("data"), &arena, &volume, &err));
+    OK(volume_create(env.volumes, TEAM, STR("data"), &arena, &volume, &err));
     OK(sandbox_create(env.all, &request, &arena, &view, &err));
     WAIT_FOR(warm_boxes(&env) == 3);
     calls = engine_fake_calls(env.engine);

@@ -417,12 +417,12 @@ TEST(survives_the_host)
     (void)engine_fake_disk(env.engine, kept, 42);
     OK(sandbox_pause(env.all, TEAM, str_of(kept), &to_memory, &err));
     OK(sandbox_pause(env.all, TEAM, str_of(lost), &to_memory, &err));
-    sandboxes_close(env.all);
+    env_stop(&env);
     engine_fake_reboot(env.engine);
     OK(env.engine->ops->kill(env.engine, lost, &err)); /* and its disk is gone */
     routes_free(env.routes);
     env.routes = env.config.routes = routes_new();
-    OK(sandboxes_open(&env.config, &env.all, &err));
+    env_start(&env);
 
     WAIT_FOR(env_live_rows(&env) == 1);
     WAIT_FOR((reason = env_end_reason(&env, ran)) != NULL);

@@ -164,7 +164,7 @@ static int finish(struct sandboxes *all, struct plan *plan, struct error *err)
 {
     if (team_limits(all->store, plan->team_id, &plan->limits, err) < 0 ||
         room_kept(all, plan->team_id, &plan->limits, &plan->kept_mb, err) < 0 ||
-        volumes_to_spec(plan->volumes, &plan->spec, err) < 0)
+        mounts_to_spec(plan->volumes, &plan->spec, err) < 0)
         return -1;
     /* Volumes are there from the start or not at all. */
     plan->is_unique |= plan->spec.volume_count > 0;
@@ -256,8 +256,8 @@ int plan_from_request(struct sandboxes *all, const struct sandbox_new *request, 
     plan->pairs = request->metadata;
     plan->pair_count = request->metadata_count;
     plan->metadata = pairs_text(request->metadata, request->metadata_count);
-    if (volumes_text(all, request->team_id, request->volumes, request->volume_count, arena,
-                     &plan->volumes, err) < 0 ||
+    if (mounts_text(all, request->team_id, request->volumes, request->volume_count, arena,
+                    &plan->volumes, err) < 0 ||
         pin_template(all, request->team_id, request->template_name, arena, plan, err) < 0 ||
         set_size(request, plan, err) < 0 || set_network(all, request, plan, err) < 0)
         return -1;

@@ -69,3 +69,15 @@ int spec_from_template(const struct store_template *template, struct box_spec *o
 /* end_at_us, or what max_life_s allows. */
 int64_t end_within_life(const struct sandboxes *all, int64_t running_since_us, int64_t end_at_us);
 int check_timeout_max(const struct sandboxes *all, int64_t timeout_s, struct error *err);
+
+/* ---- sandbox_mounts.c ---- */
+
+struct mount_line {
+    struct str id;
+    struct volume_mount mount;
+};
+/* What a request asks for, checked, as it is kept in the store. */
+int mounts_text(struct sandboxes *all, struct str team_id, const struct volume_mount *mounts,
+                size_t count, struct arena *arena, struct str *out, struct error *err);
+size_t mounts_read(struct str text, struct mount_line out[BOX_VOLUMES_MAX]);
+int mounts_to_spec(struct str text, struct box_spec *out, struct error *err);

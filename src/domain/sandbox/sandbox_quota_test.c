@@ -76,7 +76,7 @@ static int volume(struct env *env, const char *name, struct error *err)
     auto_arena struct arena arena = {0};
     struct store_volume made;
 
-    return volume_create(env->all, TEAM, str_of(name), &arena, &made, err);
+    return volume_create(env->volumes, TEAM, str_of(name), &arena, &made, err);
 }
 
 static int snapshot(struct env *env, const char *id, const char *name, struct error *err)
@@ -110,7 +110,7 @@ TEST(disk_is_what_sandboxes_volumes_and_snapshots_take)
     env_reopen(&env); /* and still after a restart */
     env.all->volume_bytes = 100 << 20;
     FAILS(volume(&env, "five", &err), ERROR_QUOTA);
-    OK(volume_delete(env.all, TEAM, STR("four"), &err));
+    OK(volume_delete(env.volumes, TEAM, STR("four"), &err));
     OK(volume(&env, "five", &err));
     OK(sandbox_pause(env.all, TEAM, str_of(a), &(struct sandbox_pause){0}, &err));
     OK(resume(&env, a, &err));

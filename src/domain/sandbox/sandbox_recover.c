@@ -33,12 +33,17 @@
 #include "domain/sandbox/sandbox_view.h"
 #include "protocol/json/json_shape.h"
 
+uint64_t route_generation_next(struct sandboxes *all)
+{
+    return atomic_fetch_add(&all->generation, 1) + 1;
+}
+
 void route_publish(struct sandboxes *all, const char *id, const struct store_sandbox *row,
                    bool running)
 {
     struct route route = {
         .state = running ? ROUTE_RUNNING : ROUTE_PAUSED,
-        .generation = atomic_fetch_add(&all->generation, 1) + 1,
+        .generation = route_generation_next(all),
         .wakes = row->auto_resume && (running || row->life.memory),
     };
 
@@ -262,7 +267,6 @@ int recover_all(struct sandboxes *all, struct error *err)
     result = recover_boxes(all, &boxes, infos, count, err);
     map_done(&boxes);
     if (result == 0) {
-        volumes_recover(all);
         layers_recover(all);
         if (!layers_collect(all)) /* boxes of them are still being torn down */
             layers_collect_soon(all);

@@ -66,7 +66,7 @@ int spec_from_row(struct sandboxes *all, const struct store_sandbox *row, struct
     };
     if (!str_copy(row->id, out->id, sizeof(out->id)))
         return error_set(err, ERROR_INTERNAL, "bad id in the store");
-    if (volumes_to_spec(row->volumes, out, err) < 0 || spec_set_network(all, row, out, err) < 0)
+    if (mounts_to_spec(row->volumes, out, err) < 0 || spec_set_network(all, row, out, err) < 0)
         return -1;
     return spec_set_layers(row->layers, out, err);
 }

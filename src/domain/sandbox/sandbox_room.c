@@ -98,3 +98,8 @@ void room_taken(struct sandboxes *all)
 {
     (void)pthread_mutex_unlock(&all->room_lock);
 }
+
+uint64_t room_volume_bytes(const struct sandboxes *all)
+{
+    return all->volume_bytes;
+}

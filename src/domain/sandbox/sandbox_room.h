@@ -17,6 +17,8 @@ int room_kept(struct sandboxes *all, struct str team_id, const struct store_limi
  * nobody else gets the same room meanwhile. ERROR_QUOTA. */
 int room_take(struct sandboxes *all, struct str team_id, int64_t bytes, struct error *err);
 void room_taken(struct sandboxes *all);
+/* How much a volume may hold, which is what it counts for; 0 = no limit. */
+uint64_t room_volume_bytes(const struct sandboxes *all);
 
 /* ---- sandbox_space.c ---- */
 

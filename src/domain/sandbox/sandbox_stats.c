@@ -1,6 +1,7 @@
 /* Counters for monitoring. */
 #include "domain/sandbox/sandbox_stats.h"
 #include "domain/network/egress_link.h"
+#include "domain/sandbox/sandbox_hooks.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_metrics.h"
 #include "domain/sandbox/sandbox_room.h"
@@ -14,19 +15,7 @@ const int64_t sandbox_bucket_us[SANDBOX_BUCKETS] = {250,   500,   1000,   2000, 
 void stats_add(struct sandboxes *all, enum stats_counter stat)
 {
     atomic_fetch_add(&all->stats.counters[stat], 1);
-    webhooks_kick(all);
-    (void)pthread_rwlock_rdlock(&all->watcher.lock);
-    if (all->watcher.fn)
-        all->watcher.fn(all->watcher.arg);
-    (void)pthread_rwlock_unlock(&all->watcher.lock);
-}
-
-void sandboxes_watch(struct sandboxes *all, sandboxes_watch_fn *fn, void *arg)
-{
-    (void)pthread_rwlock_wrlock(&all->watcher.lock);
-    all->watcher.fn = fn;
-    all->watcher.arg = arg;
-    (void)pthread_rwlock_unlock(&all->watcher.lock);
+    watchers_call(all);
 }
 
 void stats_init(struct sandboxes *all)

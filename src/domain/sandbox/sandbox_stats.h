@@ -18,7 +18,7 @@ enum stats_counter {
     STAT_ENDED,
     STAT_COUNT,
 };
-/* Counts, and tells the webhooks and the watcher. */
+/* Counts, and calls the watchers. */
 void stats_add(struct sandboxes *all, enum stats_counter stat);
 void stats_init(struct sandboxes *all);
 void stats_done(struct sandboxes *all);

@@ -120,8 +120,8 @@ size_t sandbox_view_metadata(const struct sandbox_view *view, struct arena *aren
 size_t sandbox_view_volumes(const struct sandbox_view *view,
                             struct volume_mount out[SANDBOX_VOLUMES_MAX])
 {
-    struct volume_line lines[BOX_VOLUMES_MAX];
-    size_t count = volumes_read(view->volumes, lines);
+    struct mount_line lines[BOX_VOLUMES_MAX];
+    size_t count = mounts_read(view->volumes, lines);
 
     static_assert((int)SANDBOX_VOLUMES_MAX == (int)BOX_VOLUMES_MAX, "the same limit");
     for (size_t i = 0; i < count; i++)

@@ -22,3 +22,5 @@ void view_shown(const struct sandboxes *all, struct store_sandbox *row,
 /* Makes the proxy know what the row says. */
 void route_publish(struct sandboxes *all, const char *id, const struct store_sandbox *row,
                    bool running);
+/* A number that no route had before; also for routes to other boxes. */
+uint64_t route_generation_next(struct sandboxes *all);

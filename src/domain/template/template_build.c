@@ -1,8 +1,9 @@
 /* Templates that are built: what they are called, who may see them, which build a tag names, and how they go. */
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
-#include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/sandbox.h"
 #include "domain/sandbox/sandbox_layers.h"
 #include "domain/template/template.h"
 #include "store/core/store_name.h"
@@ -138,8 +139,8 @@ int template_delete(struct sandboxes *all, struct str team_id, struct str name, 
     struct store_template row;
     bool freed;
 
-    if (find_own(all->store, team_id, name, &arena, &row, err) < 0 ||
-        store_template_delete(all->store, team_id, row.id, &freed, err) < 0)
+    if (find_own(sandboxes_store(all), team_id, name, &arena, &row, err) < 0 ||
+        store_template_delete(sandboxes_store(all), team_id, row.id, &freed, err) < 0)
         return -1;
     if (freed)
         layers_collect_soon(all);
@@ -208,8 +209,8 @@ int template_tags_assign(struct sandboxes *all, struct str team_id, struct str t
         return error_set(err, ERROR_INVALID, "invalid target '%.*s': it is 'name:tag'",
                          (int)(target.len < 100 ? target.len : 100), target.p ? target.p : "");
     if (tags_text(tags, count, arena, &text, err) < 0 ||
-        find_own(all->store, team_id, target, arena, &row, err) < 0 ||
-        store_tag_assign(all->store,
+        find_own(sandboxes_store(all), team_id, target, arena, &row, err) < 0 ||
+        store_tag_assign(sandboxes_store(all),
                          &(struct store_tag_move){row.id, name.tag, text, clock_wall_us()}, arena,
                          out_build_id, &freed, err) < 0)
         return -1;
@@ -230,8 +231,8 @@ int template_tags_delete(struct sandboxes *all, struct str team_id, struct str n
         return -1;
     if (template_tags_have(text, STR("default")))
         return error_set(err, ERROR_INVALID, "tag 'default' cannot be deleted");
-    if (find_own(all->store, team_id, name, &arena, &row, err) < 0 ||
-        store_tag_delete(all->store, row.id, text, &freed, err) < 0)
+    if (find_own(sandboxes_store(all), team_id, name, &arena, &row, err) < 0 ||
+        store_tag_delete(sandboxes_store(all), row.id, text, &freed, err) < 0)
         return -1;
     if (freed)
         layers_collect_soon(all);

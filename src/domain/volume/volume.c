@@ -4,15 +4,22 @@
 
 #include <stdlib.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/encode.h"
 #include "base/log.h"
-#include "domain/sandbox/sandbox_internal.h"
-#include "domain/sandbox/sandbox_layers.h"
+#include "domain/sandbox/sandbox.h"
 #include "domain/sandbox/sandbox_room.h"
+#include "domain/volume/volume_internal.h"
 #include "store/core/store_name.h"
 
-enum { NAME_MAX_LEN = 128 };
+enum {
+    NAME_MAX_LEN = 128,
+    AGAIN_US = 1000 * 1000,
+    AGAIN_MAX_US = 60 * 1000 * 1000,
+    REAP_US = 15 * 1000 * 1000,
+};
+#define HOUR_US ((int64_t)3600 * 1000000)
 
 static int check_name(struct str name, struct error *err)
 {
@@ -38,7 +45,7 @@ static void make_id(char out[LAYER_NAME_SIZE])
     (void)snprintf(out, LAYER_NAME_SIZE, "vol%s", id + 1);
 }
 
-int volume_create(struct sandboxes *all, struct str team_id, struct str name, struct arena *arena,
+int volume_create(struct volumes *all, struct str team_id, struct str name, struct arena *arena,
                   struct store_volume *out, struct error *err)
 {
     char id[LAYER_NAME_SIZE], token[2 * 24 + 1];
@@ -54,16 +61,17 @@ int volume_create(struct sandboxes *all, struct str team_id, struct str name, st
                                  .name = arena_str(arena, name),
                                  .token = arena_str(arena, str_of(token)),
                                  .created_at_us = clock_wall_us()};
-    if (room_take(all, team_id, (int64_t)all->volume_bytes, err) < 0)
+    if (room_take(all->sandboxes, team_id, (int64_t)room_volume_bytes(all->sandboxes), err) < 0)
         return -1;
     r = store_volume_insert(all->store, out, err);
-    room_taken(all);
+    room_taken(all->sandboxes);
     if (r < 0) {
         if (err->code == ERROR_EXISTS)
             return error_set(err, ERROR_INVALID, "volume '%.*s' exists already", STR_ARG(name));
         return -1;
     }
-    if (all->engine->ops->volume_create(all->engine, id, all->volume_bytes, err) == 0)
+    if (all->engine->ops->volume_create(all->engine, id, room_volume_bytes(all->sandboxes), err) ==
+        0)
         return 0;
     if (store_volume_deleting(all->store, out->id, &ignored) == 0 &&
         all->engine->ops->volume_delete(all->engine, id, &ignored) == 0)
@@ -71,19 +79,19 @@ int volume_create(struct sandboxes *all, struct str team_id, struct str name, st
     return error_prefix(err, "make volume");
 }
 
-int volume_get(struct sandboxes *all, struct str team_id, struct str name, struct arena *arena,
+int volume_get(struct volumes *all, struct str team_id, struct str name, struct arena *arena,
                struct store_volume *out, struct error *err)
 {
     return store_volume_find(all->store, team_id, name, arena, out, err);
 }
 
-int volume_list(struct sandboxes *all, struct str team_id, struct arena *arena,
+int volume_list(struct volumes *all, struct str team_id, struct arena *arena,
                 struct store_volume **out, size_t *out_count, struct error *err)
 {
     return store_volume_list(all->store, team_id, arena, out, out_count, err);
 }
 
-int volume_usage(struct sandboxes *all, struct str team_id, struct str name, uint64_t *out_bytes,
+int volume_usage(struct volumes *all, struct str team_id, struct str name, uint64_t *out_bytes,
                  uint64_t *out_limit, struct error *err)
 {
     auto_arena struct arena arena = {0};
@@ -94,11 +102,11 @@ int volume_usage(struct sandboxes *all, struct str team_id, struct str name, uin
         return -1;
     if (!str_copy(volume.id, id, sizeof(id)))
         return error_set(err, ERROR_INTERNAL, "bad id of a volume");
-    *out_limit = all->volume_bytes;
+    *out_limit = room_volume_bytes(all->sandboxes);
     return all->engine->ops->volume_usage(all->engine, id, out_bytes, err);
 }
 
-static int delete_files(struct sandboxes *all, struct str id, struct error *err)
+static int delete_files(struct volumes *all, struct str id, struct error *err)
 {
     char name[LAYER_NAME_SIZE];
 
@@ -109,7 +117,7 @@ static int delete_files(struct sandboxes *all, struct str id, struct error *err)
     return store_volume_deleted(all->store, id, err);
 }
 
-int volume_delete(struct sandboxes *all, struct str team_id, struct str name, struct error *err)
+int volume_delete(struct volumes *all, struct str team_id, struct str name, struct error *err)
 {
     auto_arena struct arena arena = {0};
     struct store_volume volume;
@@ -121,12 +129,13 @@ int volume_delete(struct sandboxes *all, struct str team_id, struct str name, st
     /* From here on it is gone for everybody; what is left of it is tried again. */
     if (delete_files(all, volume.id, err) < 0) {
         log_warn("sandbox", "volume=%.*s: %s, trying again", STR_ARG(volume.id), err->message);
-        layers_collect_soon(all);
+        periodic_soon(&all->collect);
     }
     return 0;
 }
 
-bool volumes_collect(struct sandboxes *all)
+/* Deletes those that could not be deleted before. False when some are left. */
+static bool delete_left(struct volumes *all)
 {
     auto_arena struct arena arena = {0};
     struct store_volume *volumes;
@@ -147,7 +156,8 @@ bool volumes_collect(struct sandboxes *all)
     return done;
 }
 
-void volumes_recover(struct sandboxes *all)
+/* Files of volumes that a crash left behind, or did not make. */
+static void recover(struct volumes *all)
 {
     auto_arena struct arena arena = {0};
     struct store_volume *volumes;
@@ -162,102 +172,73 @@ void volumes_recover(struct sandboxes *all)
         int result = volumes[i].deleting
                          ? delete_files(all, volumes[i].id, &err)
                          : all->engine->ops->volume_create(all->engine, volumes[i].id.p,
-                                                           all->volume_bytes, &err);
+                                                           room_volume_bytes(all->sandboxes), &err);
 
         if (result < 0)
             log_warn("sandbox", "volume=%.*s: %s", STR_ARG(volumes[i].id), err.message);
     }
 }
 
-/* Absolute, without "..", "." and empty parts, and not where the system has its own mounts. */
-static bool path_ok(struct str path)
+/* The pause before the next try grows with every failure. */
+static void collect(void *arg)
 {
-    static const char *const taken[] = {"proc", "sys", "dev"};
-    struct str rest = path, part;
+    struct volumes *all = arg;
 
-    if (path.len < 2 || path.len >= VOLUME_PATH_SIZE || path.p[0] != '/' ||
-        path.p[path.len - 1] == '/')
-        return false;
-    for (size_t i = 0; i < path.len; i++)
-        if ((unsigned char)path.p[i] < 0x21 || path.p[i] == 0x7f)
-            return false;
-    rest = str_skip(rest, 1);
-    for (bool first = true; rest.p; first = false) {
-        part = str_split(&rest, '/');
-        if (part.len == 0 || str_is(part, ".") || str_is(part, ".."))
-            return false;
-        for (size_t i = 0; first && i < sizeof(taken) / sizeof(taken[0]); i++)
-            if (str_is(part, taken[i]))
-                return false;
+    if (delete_left(all)) {
+        all->pause_us = AGAIN_US;
+        return;
     }
-    return true;
+    periodic_at(&all->collect, clock_mono_us() + all->pause_us);
+    all->pause_us = all->pause_us * 2 < AGAIN_MAX_US ? all->pause_us * 2 : AGAIN_MAX_US;
 }
 
-static int add_mount(struct sandboxes *all, struct str team_id, const struct volume_mount *mount,
-                     struct arena *arena, struct buf *out, struct error *err)
+static struct volumes *volumes_new(const struct volumes_config *config)
 {
-    struct store_volume volume;
+    struct volumes *all = xcalloc(1, sizeof(*all));
 
-    if (!path_ok(mount->path))
-        return error_set(err, ERROR_INVALID,
-                         "volume path '%.*s' is not an absolute path that can be used",
-                         (int)(mount->path.len < 100 ? mount->path.len : 100), mount->path.p);
-    if (store_volume_find(all->store, team_id, mount->name, arena, &volume, err) < 0) {
-        if (err->code == ERROR_NOT_FOUND)
-            err->code = ERROR_INVALID; /* it is the request that is wrong */
+    *all = (struct volumes){.sandboxes = config->sandboxes,
+                            .engine = config->engine,
+                            .store = config->store,
+                            .routes = config->routes,
+                            .pause_us = AGAIN_US,
+                            .collect = {.name = "volumes",
+                                        .period_us = HOUR_US,
+                                        .may_block = true,
+                                        .run = collect,
+                                        .arg = all},
+                            .reap = {.name = "volume-boxes",
+                                     .period_us = REAP_US,
+                                     .may_block = true,
+                                     .run = content_reap,
+                                     .arg = all}};
+    content_init(all);
+    return all;
+}
+
+int volumes_open(const struct volumes_config *config, struct volumes **out, struct error *err)
+{
+    struct volumes *all = volumes_new(config);
+
+    recover(all);
+    sandboxes_set_hooks(
+        all->sandboxes,
+        &(struct sandboxes_hooks){.box_ended = content_died, .wake = content_wake, .arg = all});
+    if (periodic_add(&all->collect, HOUR_US, err) < 0 ||
+        periodic_add(&all->reap, REAP_US, err) < 0) {
+        volumes_close(all);
         return -1;
     }
-    (void)buf_printf(out, "%s%.*s %.*s %.*s", out->len ? "\n" : "", STR_ARG(volume.id),
-                     STR_ARG(volume.name), STR_ARG(mount->path));
+    *out = all;
     return 0;
 }
 
-int volumes_text(struct sandboxes *all, struct str team_id, const struct volume_mount *mounts,
-                 size_t count, struct arena *arena, struct str *out, struct error *err)
+void volumes_close(struct volumes *all)
 {
-    auto_buf struct buf text = {0};
-
-    *out = STR("");
-    if (count > BOX_VOLUMES_MAX)
-        return error_set(err, ERROR_INVALID, "at most %d volumes", BOX_VOLUMES_MAX);
-    buf_init(&text, 8192);
-    for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; k < i; k++)
-            if (str_eq(mounts[k].path, mounts[i].path))
-                return error_set(err, ERROR_INVALID, "two volumes at the same path");
-        if (add_mount(all, team_id, &mounts[i], arena, &text, err) < 0)
-            return -1;
-    }
-    if (text.overflowed)
-        return error_set(err, ERROR_INVALID, "volumeMounts is too large");
-    if (text.len)
-        *out = arena_str(arena, buf_str(&text));
-    return 0;
-}
-
-size_t volumes_read(struct str text, struct volume_line out[BOX_VOLUMES_MAX])
-{
-    size_t count = 0;
-
-    while (text.len && count < BOX_VOLUMES_MAX) {
-        struct str line = str_split(&text, '\n');
-
-        out[count].id = str_split(&line, ' ');
-        out[count].mount.name = str_split(&line, ' ');
-        out[count++].mount.path = line;
-    }
-    return count;
-}
-
-int volumes_to_spec(struct str text, struct box_spec *out, struct error *err)
-{
-    struct volume_line lines[BOX_VOLUMES_MAX];
-    size_t count = volumes_read(text, lines);
-
-    for (size_t i = 0; i < count; i++)
-        if (!str_copy(lines[i].id, out->volumes[i].name, LAYER_NAME_SIZE) ||
-            !str_copy(lines[i].mount.path, out->volumes[i].path, VOLUME_PATH_SIZE))
-            return error_set(err, ERROR_INTERNAL, "bad volume in the store");
-    out->volume_count = (uint32_t)count;
-    return 0;
+    if (!all)
+        return;
+    periodic_remove(&all->collect);
+    periodic_remove(&all->reap);
+    sandboxes_set_hooks(all->sandboxes, NULL);
+    content_done(all);
+    free(all);
 }

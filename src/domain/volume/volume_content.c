@@ -13,12 +13,14 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "domain/route/route.h"
 #include "domain/sandbox/sandbox_envd.h"
-#include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_plan.h"
 #include "domain/sandbox/sandbox_table.h"
+#include "domain/sandbox/sandbox_view.h"
+#include "domain/volume/volume_internal.h"
 
 enum {
     CONTENT_MAX = 64,  /* boxes at once */
@@ -35,29 +37,29 @@ struct content {
     bool ready;
 };
 
-void content_init(struct sandboxes *all)
+void content_init(struct volumes *all)
 {
-    (void)pthread_mutex_init(&all->content.lock, NULL);
-    cond_init(&all->content.changed);
-    map_init(&all->content.boxes);
+    (void)pthread_mutex_init(&all->lock, NULL);
+    cond_init(&all->changed);
+    map_init(&all->boxes);
 }
 
 /* Takes a READY one out of the map; NULL when there is none (any more). */
-static struct content *take(struct sandboxes *all, struct str volume_id)
+static struct content *take(struct volumes *all, struct str volume_id)
 {
     struct content *content;
 
-    (void)pthread_mutex_lock(&all->content.lock);
-    while ((content = map_get(&all->content.boxes, volume_id)) && !content->ready)
-        (void)pthread_cond_wait(&all->content.changed, &all->content.lock);
+    (void)pthread_mutex_lock(&all->lock);
+    while ((content = map_get(&all->boxes, volume_id)) && !content->ready)
+        (void)pthread_cond_wait(&all->changed, &all->lock);
     if (content)
-        (void)map_remove(&all->content.boxes, volume_id);
-    (void)pthread_mutex_unlock(&all->content.lock);
+        (void)map_remove(&all->boxes, volume_id);
+    (void)pthread_mutex_unlock(&all->lock);
     return content;
 }
 
 /* In the end an entry of the table sees to what cannot be removed now. */
-static void end_box(struct sandboxes *all, const char *box_id)
+static void end_box(struct volumes *all, const char *box_id)
 {
     struct error err = {0};
 
@@ -65,10 +67,10 @@ static void end_box(struct sandboxes *all, const char *box_id)
     if (all->engine->ops->kill(all->engine, box_id, &err) == 0)
         return;
     log_warn("sandbox", "box of a volume: %s, trying again", err.message);
-    table_condemn(all, box_id, END_CONTENT_IDLE);
+    table_condemn(all->sandboxes, box_id, END_CONTENT_IDLE);
 }
 
-void content_close(struct sandboxes *all, struct str volume_id)
+void content_close(struct volumes *all, struct str volume_id)
 {
     struct content *content = take(all, volume_id);
 
@@ -78,35 +80,36 @@ void content_close(struct sandboxes *all, struct str volume_id)
     free(content);
 }
 
-void content_done(struct sandboxes *all)
+void content_done(struct volumes *all)
 {
     struct map_entry *entry;
 
-    while ((entry = map_next(&all->content.boxes, NULL))) {
+    while ((entry = map_next(&all->boxes, NULL))) {
         auto_free char *id = xstrndup(entry->key, entry->key_len);
 
         content_close(all, str_of(id));
     }
-    map_done(&all->content.boxes);
-    (void)pthread_mutex_destroy(&all->content.lock);
-    (void)pthread_cond_destroy(&all->content.changed);
+    map_done(&all->boxes);
+    (void)pthread_mutex_destroy(&all->lock);
+    (void)pthread_cond_destroy(&all->changed);
 }
 
-bool content_died(struct sandboxes *all, const char *box_id)
+bool content_died(void *arg, const char *box_id)
 {
+    struct volumes *all = arg;
     struct content *found = NULL;
     struct map_entry *entry;
 
-    (void)pthread_mutex_lock(&all->content.lock);
-    map_for_each (&all->content.boxes, entry) {
+    (void)pthread_mutex_lock(&all->lock);
+    map_for_each (&all->boxes, entry) {
         struct content *content = entry->value;
 
         if (content->ready && strcmp(content->box_id, box_id) == 0) {
-            found = map_remove(&all->content.boxes, str_n(entry->key, entry->key_len));
+            found = map_remove(&all->boxes, str_n(entry->key, entry->key_len));
             break;
         }
     }
-    (void)pthread_mutex_unlock(&all->content.lock);
+    (void)pthread_mutex_unlock(&all->lock);
     if (!found)
         return false;
     end_box(all, box_id);
@@ -116,7 +119,7 @@ bool content_died(struct sandboxes *all, const char *box_id)
 
 /* ---- starting ---- */
 
-static int make_spec(struct sandboxes *all, const struct store_volume *volume, const char *box_id,
+static int make_spec(struct volumes *all, const struct store_volume *volume, const char *box_id,
                      struct box_spec *out, struct error *err)
 {
     auto_arena struct arena arena = {0};
@@ -139,17 +142,17 @@ static int make_spec(struct sandboxes *all, const struct store_volume *volume, c
     return 0;
 }
 
-static void publish(struct sandboxes *all, const struct store_volume *volume, const char *box_id)
+static void publish(struct volumes *all, const struct store_volume *volume, const char *box_id)
 {
     struct route route = {.state = ROUTE_RUNNING, .volume = true};
 
-    route.generation = atomic_fetch_add(&all->generation, 1) + 1;
+    route.generation = route_generation_next(all->sandboxes);
     memcpy(route.id, box_id, ID_SIZE);
     (void)str_copy(volume->token, route.access_token, sizeof(route.access_token));
     routes_set(all->routes, &route);
 }
 
-static int start_box(struct sandboxes *all, const struct store_volume *volume, const char *box_id,
+static int start_box(struct volumes *all, const struct store_volume *volume, const char *box_id,
                      struct error *err)
 {
     auto_buf struct buf body = {0};
@@ -170,59 +173,59 @@ static int start_box(struct sandboxes *all, const struct store_volume *volume, c
     return 0;
 }
 
-static size_t boxes_of(const struct sandboxes *all, struct str team_id)
+static size_t boxes_of(const struct volumes *all, struct str team_id)
 {
     struct map_entry *entry;
     size_t count = 0;
 
-    map_for_each (&all->content.boxes, entry)
+    map_for_each (&all->boxes, entry)
         count += str_is(team_id, ((const struct content *)entry->value)->team_id);
     return count;
 }
 
-static int check_places(const struct sandboxes *all, struct str team_id, struct error *err)
+static int check_places(const struct volumes *all, struct str team_id, struct error *err)
 {
     if (boxes_of(all, team_id) >= CONTENT_TEAM)
         return error_set(err, ERROR_QUOTA,
                          "the content of %d volumes of your team is in use; try again in a moment",
                          CONTENT_TEAM);
-    if (all->content.boxes.count >= CONTENT_MAX)
+    if (all->boxes.count >= CONTENT_MAX)
         return error_set(err, ERROR_QUOTA,
                          "the content of %d volumes is in use; try again in a moment", CONTENT_MAX);
     return 0;
 }
 
 /* 1: another thread has started it meanwhile. 0: the new entry is the caller's. */
-static int claim(struct sandboxes *all, struct str volume_id, struct str team_id,
+static int claim(struct volumes *all, struct str volume_id, struct str team_id,
                  struct content **out, struct error *err)
 {
     struct content *content;
     int r = 0;
 
-    (void)pthread_mutex_lock(&all->content.lock);
-    while ((content = map_get(&all->content.boxes, volume_id)) && !content->ready)
-        (void)pthread_cond_wait(&all->content.changed, &all->content.lock);
+    (void)pthread_mutex_lock(&all->lock);
+    while ((content = map_get(&all->boxes, volume_id)) && !content->ready)
+        (void)pthread_cond_wait(&all->changed, &all->lock);
     if (content) {
         r = 1;
     } else if ((r = check_places(all, team_id, err)) == 0) {
         content = xcalloc(1, sizeof(*content));
         (void)str_copy(team_id, content->team_id, sizeof(content->team_id));
         id_make(content->box_id);
-        (void)map_put(&all->content.boxes, volume_id, content);
+        (void)map_put(&all->boxes, volume_id, content);
         *out = content;
     }
-    (void)pthread_mutex_unlock(&all->content.lock);
+    (void)pthread_mutex_unlock(&all->lock);
     return r;
 }
 
-static void settle(struct sandboxes *all, struct str volume_id, struct content *content, bool ready)
+static void settle(struct volumes *all, struct str volume_id, struct content *content, bool ready)
 {
-    (void)pthread_mutex_lock(&all->content.lock);
+    (void)pthread_mutex_lock(&all->lock);
     content->ready = ready;
     if (!ready)
-        (void)map_remove(&all->content.boxes, volume_id);
-    (void)pthread_cond_broadcast(&all->content.changed);
-    (void)pthread_mutex_unlock(&all->content.lock);
+        (void)map_remove(&all->boxes, volume_id);
+    (void)pthread_cond_broadcast(&all->changed);
+    (void)pthread_mutex_unlock(&all->lock);
     if (!ready)
         free(content);
 }
@@ -230,7 +233,7 @@ static void settle(struct sandboxes *all, struct str volume_id, struct content *
 /* ---- ending ---- */
 
 /* Ends those whose envds say yes to the question; of one team, or of all (team_id.p NULL). */
-static void end_idle(struct sandboxes *all, struct str team_id, const char *question)
+static void end_idle(struct volumes *all, struct str team_id, const char *question)
 {
     struct {
         char volume_id[LAYER_NAME_SIZE], box_id[ID_SIZE];
@@ -238,8 +241,8 @@ static void end_idle(struct sandboxes *all, struct str team_id, const char *ques
     struct map_entry *entry;
     size_t count = 0;
 
-    (void)pthread_mutex_lock(&all->content.lock);
-    map_for_each (&all->content.boxes, entry) {
+    (void)pthread_mutex_lock(&all->lock);
+    map_for_each (&all->boxes, entry) {
         const struct content *content = entry->value;
 
         if (!content->ready || count == CONTENT_MAX ||
@@ -248,30 +251,31 @@ static void end_idle(struct sandboxes *all, struct str team_id, const char *ques
             continue;
         memcpy(found[count++].box_id, content->box_id, ID_SIZE);
     }
-    (void)pthread_mutex_unlock(&all->content.lock);
+    (void)pthread_mutex_unlock(&all->lock);
     for (size_t i = 0; i < count; i++)
         if (envd_ask(all->engine, found[i].box_id, question))
             content_close(all, str_of(found[i].volume_id));
 }
 
-void content_reap(struct sandboxes *all)
+void content_reap(void *all)
 {
     end_idle(all, STR_NONE, IDLE_CHECK);
 }
 
 /* For a team that has its share: of its own. */
-static void make_places(struct sandboxes *all, struct str team_id)
+static void make_places(struct volumes *all, struct str team_id)
 {
     bool has_share;
 
-    (void)pthread_mutex_lock(&all->content.lock);
+    (void)pthread_mutex_lock(&all->lock);
     has_share = boxes_of(all, team_id) >= CONTENT_TEAM;
-    (void)pthread_mutex_unlock(&all->content.lock);
+    (void)pthread_mutex_unlock(&all->lock);
     end_idle(all, has_share ? team_id : STR_NONE, REST_CHECK);
 }
 
-int content_wake(struct sandboxes *all, struct str token, struct error *err)
+int content_wake(void *arg, struct str token, struct error *err)
 {
+    struct volumes *all = arg;
     auto_arena struct arena arena = {0};
     struct content *content = NULL;
     struct store_volume volume;

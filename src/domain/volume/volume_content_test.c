@@ -2,9 +2,9 @@
 #include <pthread.h>
 
 #include "base/cleanup.h"
-#include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/test/sandbox_test_env.h"
 #include "domain/volume/volume.h"
+#include "domain/volume/volume_internal.h"
 
 static bool served(struct env *env, struct str token, struct route *out)
 {
@@ -20,8 +20,8 @@ TEST(content_is_served_from_one_box_per_volume)
     struct box_spec spec;
 
     env_open(&env, 0);
-    OK(volume_create(env.all, TEAM, STR("one"), &arena, &one, &err));
-    OK(volume_create(env.all, OTHER, STR("two"), &arena, &two, &err));
+    OK(volume_create(env.volumes, TEAM, STR("one"), &arena, &one, &err));
+    OK(volume_create(env.volumes, OTHER, STR("two"), &arena, &two, &err));
     FAILS(routes_wake(env.routes, "no token", &err), ERROR_UNAUTHORIZED);
     FAILS(routes_wake(env.routes, one.id.p, &err), ERROR_UNAUTHORIZED);
     CHECK_INT(engine_fake_boxes(env.engine), 0);
@@ -38,7 +38,7 @@ TEST(content_is_served_from_one_box_per_volume)
     CHECK_INT(sandboxes_running(env.all), 0);
     /* Nobody's sandbox. */
     CHECK_INT(env_live_rows(&env), 0);
-    OK(volume_delete(env.all, TEAM, STR("one"), &err));
+    OK(volume_delete(env.volumes, TEAM, STR("one"), &err));
     CHECK(!served(&env, one.token, &again));
     CHECK_INT(engine_fake_boxes(env.engine), 1);
     FAILS(routes_wake(env.routes, one.token.p, &err), ERROR_UNAUTHORIZED);
@@ -56,11 +56,11 @@ TEST(idle_content_boxes_end_and_dead_ones_are_replaced)
     struct route route, again;
 
     env_open(&env, 0);
-    OK(volume_create(env.all, TEAM, STR("one"), &arena, &volume, &err));
+    OK(volume_create(env.volumes, TEAM, STR("one"), &arena, &volume, &err));
     OK(routes_wake(env.routes, volume.token.p, &err));
     CHECK(served(&env, volume.token, &route));
     engine_fake_envd_status(env.engine, 409); /* busy */
-    content_reap(env.all);
+    content_reap(env.volumes);
     CHECK(served(&env, volume.token, &again));
     engine_fake_envd_status(env.engine, 204);
     engine_fake_die(env.engine, route.id, BOX_END_EXITED);
@@ -69,7 +69,7 @@ TEST(idle_content_boxes_end_and_dead_ones_are_replaced)
     CHECK(served(&env, volume.token, &again));
     CHECK(strcmp(again.id, route.id) != 0);
     engine_fake_fail_kills(env.engine, 1);
-    content_reap(env.all);
+    content_reap(env.volumes);
     CHECK(!served(&env, volume.token, &again));
     WAIT_FOR(engine_fake_boxes(env.engine) == 0);
 }
@@ -82,7 +82,7 @@ static int serve_one(struct env *env, struct str team, int number, struct error 
     char name[16];
 
     (void)snprintf(name, sizeof(name), "v%d", number);
-    if (volume_create(env->all, team, str_of(name), &arena, &volume, err) < 0)
+    if (volume_create(env->volumes, team, str_of(name), &arena, &volume, err) < 0)
         return -1;
     return routes_wake(env->routes, volume.token.p, err);
 }
@@ -123,7 +123,7 @@ TEST(many_first_requests_start_one_box)
     void *result;
 
     env_open(&env, 0);
-    OK(volume_create(env.all, TEAM, STR("one"), &arena, &volume, &err));
+    OK(volume_create(env.volumes, TEAM, STR("one"), &arena, &volume, &err));
     engine_fake_slow(env.engine, 0, 50);
     both[0] = env.routes;
     both[1] = volume.token.p;
@@ -145,7 +145,7 @@ TEST(every_failure_while_content_is_opened)
     int failures = 0;
 
     env_open(&env, 0);
-    OK(volume_create(env.all, TEAM, STR("one"), &arena, &volume, &err));
+    OK(volume_create(env.volumes, TEAM, STR("one"), &arena, &volume, &err));
     for (int nth = 1; nth < 6; nth++) {
         struct route route;
         struct error failed = {0};
@@ -160,7 +160,7 @@ TEST(every_failure_while_content_is_opened)
         engine_fake_fail_at(env.engine, 0);
         OK(routes_wake(env.routes, volume.token.p, &err));
         CHECK(served(&env, volume.token, &route));
-        content_close(env.all, volume.id);
+        content_close(env.volumes, volume.id);
         WAIT_FOR(engine_fake_boxes(env.engine) == 0);
     }
     CHECK(failures >= 1);

@@ -36,17 +36,17 @@ TEST(volumes)
     size_t count;
 
     env_open(&env, 2);
-    OK(volume_create(env.all, TEAM, STR("data"), &arena, &volume, &err));
-    OK(volume_create(env.all, TEAM, STR("Other_1"), &arena, &other, &err));
+    OK(volume_create(env.volumes, TEAM, STR("data"), &arena, &volume, &err));
+    OK(volume_create(env.volumes, TEAM, STR("Other_1"), &arena, &other, &err));
     CHECK(volume.token.len == 48 && str_starts(volume.id, STR("vol")));
-    FAILS(volume_create(env.all, TEAM, STR("data"), &arena, &found, &err), ERROR_INVALID);
-    FAILS(volume_create(env.all, TEAM, STR("a b"), &arena, &found, &err), ERROR_INVALID);
-    FAILS(volume_create(env.all, TEAM, STR(""), &arena, &found, &err), ERROR_INVALID);
-    OK(volume_create(env.all, OTHER, STR("data"), &arena, &found, &err));
-    OK(volume_list(env.all, TEAM, &arena, &list, &count, &err));
+    FAILS(volume_create(env.volumes, TEAM, STR("data"), &arena, &found, &err), ERROR_INVALID);
+    FAILS(volume_create(env.volumes, TEAM, STR("a b"), &arena, &found, &err), ERROR_INVALID);
+    FAILS(volume_create(env.volumes, TEAM, STR(""), &arena, &found, &err), ERROR_INVALID);
+    OK(volume_create(env.volumes, OTHER, STR("data"), &arena, &found, &err));
+    OK(volume_list(env.volumes, TEAM, &arena, &list, &count, &err));
     CHECK_INT(count, 2);
-    OK(volume_get(env.all, TEAM, volume.id, &arena, &found, &err));
-    FAILS(volume_get(env.all, OTHER, volume.id, &arena, &found, &err), ERROR_NOT_FOUND);
+    OK(volume_get(env.volumes, TEAM, volume.id, &arena, &found, &err));
+    FAILS(volume_get(env.volumes, OTHER, volume.id, &arena, &found, &err), ERROR_NOT_FOUND);
 
     OK(create_with(&env, mounts, 2, id, &err));
     CHECK(engine_fake_spec(env.engine, id, &spec));
@@ -60,7 +60,7 @@ TEST(volumes)
 
     /* A boot and a fork have them too. */
     OK(sandbox_pause(env.all, TEAM, str_of(id), &(struct sandbox_pause){.disk_only = true}, &err));
-    FAILS(volume_delete(env.all, TEAM, STR("data"), &err), ERROR_CONFLICT);
+    FAILS(volume_delete(env.volumes, TEAM, STR("data"), &err), ERROR_CONFLICT);
     OK(sandbox_resume(env.all, TEAM, str_of(id), &(struct sandbox_resume){.timeout_s = 60}, &arena,
                       &view, &err));
     CHECK(engine_fake_spec(env.engine, id, &spec) && spec.volume_count == 2);
@@ -69,12 +69,12 @@ TEST(volumes)
     CHECK(results[0].ok && str_copy(results[0].view.id, child, sizeof(child)));
     CHECK(engine_fake_spec(env.engine, child, &spec) && spec.volume_count == 2);
     OK(sandbox_kill(env.all, TEAM, str_of(id), &err));
-    FAILS(volume_delete(env.all, TEAM, STR("data"), &err), ERROR_CONFLICT);
+    FAILS(volume_delete(env.volumes, TEAM, STR("data"), &err), ERROR_CONFLICT);
     OK(sandbox_kill(env.all, TEAM, str_of(child), &err));
-    OK(volume_delete(env.all, TEAM, STR("data"), &err));
-    FAILS(volume_delete(env.all, TEAM, STR("data"), &err), ERROR_NOT_FOUND);
+    OK(volume_delete(env.volumes, TEAM, STR("data"), &err));
+    FAILS(volume_delete(env.volumes, TEAM, STR("data"), &err), ERROR_NOT_FOUND);
     FAILS(create_with(&env, mounts, 2, id, &err), ERROR_INVALID);
-    OK(volume_create(env.all, TEAM, STR("data"), &arena, &found, &err));
+    OK(volume_create(env.volumes, TEAM, STR("data"), &arena, &found, &err));
     CHECK(!str_eq(found.id, volume.id));
 }
 
@@ -89,7 +89,7 @@ TEST(bad_mounts)
     char id[ID_SIZE];
 
     env_open(&env, 0);
-    OK(volume_create(env.all, TEAM, STR("v"), &arena, &volume, &err));
+    OK(volume_create(env.volumes, TEAM, STR("v"), &arena, &volume, &err));
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         mounts[0] = (struct volume_mount){STR("v"), str_of(bad[i])};
         FAILS(create_with(&env, mounts, 1, id, &err), ERROR_INVALID);
@@ -112,13 +112,13 @@ TEST(volume_failures)
 
     env_open(&env, 0);
     engine_fake_fail_at(env.engine, 1);
-    FAILS(volume_create(env.all, TEAM, STR("v"), &arena, &volume, &err), ERROR_INTERNAL);
-    OK(volume_list(env.all, TEAM, &arena, &list, &count, &err));
+    FAILS(volume_create(env.volumes, TEAM, STR("v"), &arena, &volume, &err), ERROR_INTERNAL);
+    OK(volume_list(env.volumes, TEAM, &arena, &list, &count, &err));
     CHECK_INT(count, 0);
-    OK(volume_create(env.all, TEAM, STR("v"), &arena, &volume, &err));
+    OK(volume_create(env.volumes, TEAM, STR("v"), &arena, &volume, &err));
     engine_fake_fail_at(env.engine, 1);
-    OK(volume_delete(env.all, TEAM, STR("v"), &err)); /* gone for the client */
-    OK(volume_list(env.all, TEAM, &arena, &list, &count, &err));
+    OK(volume_delete(env.volumes, TEAM, STR("v"), &err)); /* gone for the client */
+    OK(volume_list(env.volumes, TEAM, &arena, &list, &count, &err));
     CHECK_INT(count, 0);
     env_reopen(&env); /* its files, at the latest now */
     OK(store_volume_list(env.store, STR_NONE, &arena, &list, &count, &err));
@@ -144,10 +144,10 @@ TEST(a_volume_that_could_not_be_deleted)
     size_t count = 1;
 
     env_open(&env, 0);
-    OK(volume_create(env.all, TEAM, STR("data"), &arena, &volume, &err));
+    OK(volume_create(env.volumes, TEAM, STR("data"), &arena, &volume, &err));
     engine_fake_fail_at(env.engine, 1);
-    OK(volume_delete(env.all, TEAM, STR("data"), &err));
-    OK(volume_list(env.all, TEAM, &arena, &list, &count, &err));
+    OK(volume_delete(env.volumes, TEAM, STR("data"), &err));
+    OK(volume_list(env.volumes, TEAM, &arena, &list, &count, &err));
     CHECK_INT(count, 0);
     WAIT_FOR(rows_of_volumes(&env) == 0);
 }

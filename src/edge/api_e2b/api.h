@@ -19,6 +19,8 @@ struct http_exchange;
 struct http_limits;
 struct sandbox_creates;
 struct sandboxes;
+struct volumes;
+struct webhooks;
 struct secrets;
 struct store;
 struct workers;
@@ -35,6 +37,8 @@ enum api_lane {
 
 struct api_config {
     struct sandboxes *sandboxes;
+    struct volumes *volumes;
+    struct webhooks *webhooks;
     struct builds *builds;
     struct store *store;
     struct api_keys *keys;

@@ -39,7 +39,7 @@ int api_volumes_create(struct api_call *call, struct error *err)
     struct store_volume volume;
 
     if (json_parse_as(new_volume_fields, call->body, &body, &tree, err) < 0 ||
-        volume_create(call->api->config.sandboxes, call->team_id, body.name, &call->arena, &volume,
+        volume_create(call->api->config.volumes, call->team_id, body.name, &call->arena, &volume,
                       err) < 0)
         return -1;
     call_answer(&call->call, 201, volume_json(&volume, true));
@@ -52,8 +52,8 @@ int api_volumes_list(struct api_call *call, struct error *err)
     json_t *array;
     size_t count;
 
-    if (volume_list(call->api->config.sandboxes, call->team_id, &call->arena, &volumes, &count,
-                    err) < 0)
+    if (volume_list(call->api->config.volumes, call->team_id, &call->arena, &volumes, &count, err) <
+        0)
         return -1;
     array = json_array();
     for (size_t i = 0; i < count; i++)
@@ -66,8 +66,8 @@ int api_volumes_get(struct api_call *call, struct error *err)
 {
     struct store_volume volume;
 
-    if (volume_get(call->api->config.sandboxes, call->team_id, call->params[0], &call->arena,
-                   &volume, err) < 0)
+    if (volume_get(call->api->config.volumes, call->team_id, call->params[0], &call->arena, &volume,
+                   err) < 0)
         return -1;
     call_answer(&call->call, 200, volume_json(&volume, true));
     return 0;
@@ -77,7 +77,7 @@ int api_volumes_usage(struct api_call *call, struct error *err)
 {
     uint64_t bytes = 0, limit = 0;
 
-    if (volume_usage(call->api->config.sandboxes, call->team_id, call->params[0], &bytes, &limit,
+    if (volume_usage(call->api->config.volumes, call->team_id, call->params[0], &bytes, &limit,
                      err) < 0)
         return -1;
     call_answer(
@@ -88,7 +88,7 @@ int api_volumes_usage(struct api_call *call, struct error *err)
 
 int api_volumes_delete(struct api_call *call, struct error *err)
 {
-    if (volume_delete(call->api->config.sandboxes, call->team_id, call->params[0], err) < 0)
+    if (volume_delete(call->api->config.volumes, call->team_id, call->params[0], err) < 0)
         return -1;
     call_answer(&call->call, 204, NULL);
     return 0;

@@ -101,7 +101,7 @@ int api_webhooks_create(struct api_call *call, struct error *err)
     struct store_webhook webhook = {.team_id = call->team_id, .enabled = true};
 
     if (read_webhook(call, &webhook, err) < 0 ||
-        webhook_put(call->api->config.sandboxes, &webhook, &call->arena, err) < 0)
+        webhook_put(call->api->config.webhooks, &webhook, &call->arena, err) < 0)
         return -1;
     call_answer(&call->call, 201, webhook_json(&webhook));
     return 0;
@@ -113,7 +113,7 @@ int api_webhooks_list(struct api_call *call, struct error *err)
     json_t *array;
     size_t count;
 
-    if (webhook_list(call->api->config.sandboxes, call->team_id, &call->arena, &list, &count, err) <
+    if (webhook_list(call->api->config.webhooks, call->team_id, &call->arena, &list, &count, err) <
         0)
         return -1;
     array = json_array();
@@ -127,7 +127,7 @@ int api_webhooks_get(struct api_call *call, struct error *err)
 {
     struct store_webhook webhook;
 
-    if (webhook_get(call->api->config.sandboxes, call->team_id, call->params[0], &call->arena,
+    if (webhook_get(call->api->config.webhooks, call->team_id, call->params[0], &call->arena,
                     &webhook, err) < 0)
         return -1;
     call_answer(&call->call, 200, webhook_json(&webhook));
@@ -138,10 +138,10 @@ int api_webhooks_change(struct api_call *call, struct error *err)
 {
     struct store_webhook webhook;
 
-    if (webhook_get(call->api->config.sandboxes, call->team_id, call->params[0], &call->arena,
+    if (webhook_get(call->api->config.webhooks, call->team_id, call->params[0], &call->arena,
                     &webhook, err) < 0 ||
         read_webhook(call, &webhook, err) < 0 ||
-        webhook_put(call->api->config.sandboxes, &webhook, &call->arena, err) < 0)
+        webhook_put(call->api->config.webhooks, &webhook, &call->arena, err) < 0)
         return -1;
     call_answer(&call->call, 200, webhook_json(&webhook));
     return 0;
@@ -149,7 +149,7 @@ int api_webhooks_change(struct api_call *call, struct error *err)
 
 int api_webhooks_delete(struct api_call *call, struct error *err)
 {
-    if (webhook_delete(call->api->config.sandboxes, call->team_id, call->params[0], err) < 0)
+    if (webhook_delete(call->api->config.webhooks, call->team_id, call->params[0], err) < 0)
         return -1;
     call_answer(&call->call, 204, NULL);
     return 0;
@@ -180,8 +180,8 @@ int api_webhooks_deliveries(struct api_call *call, struct error *err)
     struct webhook_deliveries deliveries;
     json_t *attempts;
 
-    if (webhook_deliveries(call->api->config.sandboxes, call->team_id, call->params[0],
-                           &call->arena, &deliveries, err) < 0)
+    if (webhook_deliveries(call->api->config.webhooks, call->team_id, call->params[0], &call->arena,
+                           &deliveries, err) < 0)
         return -1;
     attempts = json_array();
     for (size_t i = 0; i < deliveries.count; i++)
@@ -197,7 +197,7 @@ int api_webhooks_test(struct api_call *call, struct error *err)
     struct error why = {0};
     bool delivered = false;
 
-    if (webhook_test(call->api->config.sandboxes, call->team_id, call->params[0],
+    if (webhook_test(call->api->config.webhooks, call->team_id, call->params[0],
                      &(struct cancel){call_unwanted, &call->call}, &call->arena, &delivered, &why,
                      err) < 0)
         return call_unwanted(&call->call) ? call_set_unwanted(&call->call, err) : -1;

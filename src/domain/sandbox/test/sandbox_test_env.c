@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_layers.h"
+#include "domain/volume/volume_internal.h"
 #include "store/driver/store_driver.h"
 
 /* Only of the thread that asked for it: others have their own to do, at any time. */
@@ -55,26 +56,49 @@ void env_open(struct env *env, size_t warm)
     env->config = (struct sandboxes_config){.engine = env->engine,
                                             .store = env->store,
                                             .routes = env->routes,
-                                            .sender = env->sender,
                                             .domain = "example.test",
                                             .warm = warm,
                                             .blank = warm,
                                             .sample_ms = 3600 * 1000,
                                             .max_timeout_s = 86400};
+    env_start(env);
+}
+
+void env_start(struct env *env)
+{
     OK(sandboxes_open(&env->config, &env->all, &err));
+    OK(volumes_open(&(struct volumes_config){.sandboxes = env->all,
+                                             .engine = env->engine,
+                                             .store = env->store,
+                                             .routes = env->routes},
+                    &env->volumes, &err));
+    env->webhooks_config.sandboxes = env->all;
+    env->webhooks_config.store = env->store;
+    env->webhooks_config.sender = env->sender;
+    OK(webhooks_open(&env->webhooks_config, &env->webhooks, &err));
+}
+
+void env_stop(struct env *env)
+{
+    webhooks_close(env->webhooks);
+    volumes_close(env->volumes);
+    sandboxes_close(env->all);
+    env->webhooks = NULL;
+    env->volumes = NULL;
+    env->all = NULL;
 }
 
 void env_reopen(struct env *env)
 {
-    sandboxes_close(env->all);
+    env_stop(env);
     routes_free(env->routes);
     env->routes = env->config.routes = routes_new();
-    OK(sandboxes_open(&env->config, &env->all, &err));
+    env_start(env);
 }
 
 void env_close(struct env *env)
 {
-    sandboxes_close(env->all);
+    env_stop(env);
     sender_close(env->sender);
     routes_free(env->routes);
     store_close(env->store);
@@ -140,6 +164,7 @@ void env_keeper_works(struct env *env)
     periodic_test_turn(&keeper->back_up);
     periodic_test_turn(&keeper->collect);
     periodic_test_turn(&keeper->prune);
-    periodic_test_turn(&keeper->reap);
     periodic_test_turn(&keeper->leases);
+    periodic_test_turn(&env->volumes->collect);
+    periodic_test_turn(&env->volumes->reap);
 }

@@ -6,8 +6,10 @@
 
 #include "base/clock.h"
 #include "base/test.h"
+#include "domain/delivery/webhook.h"
 #include "domain/route/route.h"
 #include "domain/sandbox/sandbox.h"
+#include "domain/volume/volume.h"
 #include "host/engine/test/engine_fake.h"
 #include "protocol/sender/sender.h"
 #include "store/core/store.h"
@@ -23,10 +25,16 @@ struct env {
     struct sandboxes *all;
     struct sandboxes_config config;
     struct sender *sender;
+    struct volumes *volumes;
+    struct webhooks *webhooks;
+    struct webhooks_config webhooks_config;
 };
 
 /* sandbox_test_env.c */
 void env_open(struct env *env, size_t warm);
+/* The domain without its store, engine and routes; stopping twice does nothing. */
+void env_start(struct env *env);
+void env_stop(struct env *env);
 /* Like a crash and a new process: nothing is ended, store and engine stay. */
 void env_reopen(struct env *env);
 void env_close(struct env *env);

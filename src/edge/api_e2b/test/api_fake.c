@@ -423,7 +423,7 @@ static struct store_volume fake_volume(void)
     return (struct store_volume){.id = STR("v1"), .name = STR("data"), .token = STR("secret")};
 }
 
-int volume_create(struct sandboxes *all, struct str team_id, struct str name, struct arena *arena,
+int volume_create(struct volumes *all, struct str team_id, struct str name, struct arena *arena,
                   struct store_volume *out, struct error *err)
 {
     (void)all, (void)team_id, (void)name, (void)arena;
@@ -434,7 +434,7 @@ int volume_create(struct sandboxes *all, struct str team_id, struct str name, st
     return 0;
 }
 
-int volume_get(struct sandboxes *all, struct str team_id, struct str name, struct arena *arena,
+int volume_get(struct volumes *all, struct str team_id, struct str name, struct arena *arena,
                struct store_volume *out, struct error *err)
 {
     (void)all, (void)team_id, (void)arena;
@@ -444,7 +444,7 @@ int volume_get(struct sandboxes *all, struct str team_id, struct str name, struc
     return 0;
 }
 
-int volume_list(struct sandboxes *all, struct str team_id, struct arena *arena,
+int volume_list(struct volumes *all, struct str team_id, struct arena *arena,
                 struct store_volume **out, size_t *out_count, struct error *err)
 {
     (void)all, (void)team_id, (void)err;
@@ -454,7 +454,7 @@ int volume_list(struct sandboxes *all, struct str team_id, struct arena *arena,
     return 0;
 }
 
-int volume_usage(struct sandboxes *all, struct str team_id, struct str name, uint64_t *out_bytes,
+int volume_usage(struct volumes *all, struct str team_id, struct str name, uint64_t *out_bytes,
                  uint64_t *out_limit, struct error *err)
 {
     (void)all, (void)team_id, (void)name;
@@ -471,7 +471,7 @@ int sandboxes_team_use(struct sandboxes *all, struct str team_id, struct store_l
     return failing(err);
 }
 
-int volume_delete(struct sandboxes *all, struct str team_id, struct str name, struct error *err)
+int volume_delete(struct volumes *all, struct str team_id, struct str name, struct error *err)
 {
     (void)all, (void)team_id, (void)name;
     if (!api_fake.has_volume)
@@ -490,7 +490,7 @@ void sandboxes_stats(struct sandboxes *all, struct sandboxes_stats *out)
 
 static struct store_webhook stored_webhook;
 
-int webhook_put(struct sandboxes *all, struct store_webhook *webhook, struct arena *arena,
+int webhook_put(struct webhooks *all, struct store_webhook *webhook, struct arena *arena,
                 struct error *err)
 {
     static char url[128], events[128];
@@ -511,7 +511,7 @@ int webhook_put(struct sandboxes *all, struct store_webhook *webhook, struct are
     return 0;
 }
 
-int webhook_list(struct sandboxes *all, struct str team_id, struct arena *arena,
+int webhook_list(struct webhooks *all, struct str team_id, struct arena *arena,
                  struct store_webhook **out, size_t *out_count, struct error *err)
 {
     (void)all, (void)team_id, (void)arena, (void)err;
@@ -520,7 +520,7 @@ int webhook_list(struct sandboxes *all, struct str team_id, struct arena *arena,
     return 0;
 }
 
-int webhook_get(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
+int webhook_get(struct webhooks *all, struct str team_id, struct str id, struct arena *arena,
                 struct store_webhook *out, struct error *err)
 {
     (void)all, (void)team_id, (void)arena;
@@ -530,7 +530,7 @@ int webhook_get(struct sandboxes *all, struct str team_id, struct str id, struct
     return 0;
 }
 
-int webhook_delete(struct sandboxes *all, struct str team_id, struct str id, struct error *err)
+int webhook_delete(struct webhooks *all, struct str team_id, struct str id, struct error *err)
 {
     (void)all, (void)team_id;
     if (!stored_webhook.id.len || !str_eq(stored_webhook.id, id))
@@ -539,8 +539,8 @@ int webhook_delete(struct sandboxes *all, struct str team_id, struct str id, str
     return 0;
 }
 
-int webhook_deliveries(struct sandboxes *all, struct str team_id, struct str id,
-                       struct arena *arena, struct webhook_deliveries *out, struct error *err)
+int webhook_deliveries(struct webhooks *all, struct str team_id, struct str id, struct arena *arena,
+                       struct webhook_deliveries *out, struct error *err)
 {
     struct store_webhook ignored;
 
@@ -548,7 +548,7 @@ int webhook_deliveries(struct sandboxes *all, struct str team_id, struct str id,
     return webhook_get(all, team_id, id, arena, &ignored, err);
 }
 
-int webhook_test(struct sandboxes *all, struct str team_id, struct str id,
+int webhook_test(struct webhooks *all, struct str team_id, struct str id,
                  const struct cancel *cancel, struct arena *arena, bool *out_delivered,
                  struct error *out_why, struct error *err)
 {
