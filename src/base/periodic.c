@@ -2,14 +2,11 @@
  * list is searched as fast as a heap. */
 #include "base/periodic.h"
 
-#include <inttypes.h>
-
 #include "base/clock.h"
 #include "base/cond.h"
-#include "base/log.h"
 #include "base/thread.h"
 
-enum { LATE_US = 30 * 1000 * 1000, PROMPT_THREADS = 1 };
+enum { PROMPT_THREADS = 1 };
 
 struct crew {
     struct thread threads[PERIODIC_BLOCKING_THREADS];
@@ -50,13 +47,11 @@ static struct periodic *first_due(bool may_block)
     return first;
 }
 
-/* The turn of the period that comes next is due, unless somebody asked for an earlier one. */
+/* The next time on the grid after the turn began is due, unless somebody asked for an earlier one. */
 static void set_next(struct periodic *job)
 {
-    int64_t now_us = clock_mono_us();
-
-    if (job->period_us && job->grid_us <= now_us)
-        job->grid_us += ((now_us - job->grid_us) / job->period_us + 1) * job->period_us;
+    if (job->period_us && job->grid_us <= job->began_us)
+        job->grid_us += ((job->began_us - job->grid_us) / job->period_us + 1) * job->period_us;
     if (job->period_us && job->grid_us < job->due_us)
         job->due_us = job->grid_us;
 }
@@ -69,8 +64,6 @@ static void take_turn(struct periodic *job)
     job->late_us = job->began_us - job->due_us;
     job->due_us = INT64_MAX;
     (void)pthread_mutex_unlock(&service.lock);
-    if (job->late_us >= LATE_US)
-        log_warn("periodic", "job=%s began %" PRId64 " s late", job->name, job->late_us / 1000000);
     job->run(job->arg);
     (void)pthread_mutex_lock(&service.lock);
     job->running = false;

@@ -15,8 +15,8 @@ enum { PERIODIC_BLOCKING_THREADS = 3 };
 /* Embedded in its owner. The owner sets the members before periodic_add() and leaves them alone until periodic_remove(). */
 struct periodic {
     const char *name; /* static; in metrics and the log */
-    /* Between the times at which it is due, which stay on one grid however long it runs; turns that would
-     * come late are left out. 0: only when periodic_at() asks for a turn. */
+    /* Between the times at which it is due, which stay on one grid however long it runs. Of several times that
+     * have passed one turn makes up for all. 0: only when periodic_at() asks for a turn. */
     int64_t period_us;
     bool may_block; /* waits for a provider, an engine or the disk */
     void (*run)(void *arg);

@@ -116,7 +116,7 @@ TEST(periodic_turns_do_not_drift)
     periodic_remove(&noted.job);
 }
 
-TEST(periodic_leaves_out_turns_that_would_come_late)
+TEST(periodic_makes_up_for_missed_times_with_one_turn)
 {
     struct noted noted = {0};
 
@@ -129,6 +129,15 @@ TEST(periodic_leaves_out_turns_that_would_come_late)
     pass(HOUR_US / 2); /* the grid did not move */
     WAIT_FOR(state_of("job").turns == 2);
     CHECK(state_of("job").late_us < HOUR_US / 2);
+    /* Also when times pass during a turn. */
+    atomic_store(&noted.closed, true);
+    pass(HOUR_US);
+    WAIT_FOR(atomic_load(&noted.inside) == 1);
+    pass(5 * HOUR_US);
+    atomic_store(&noted.closed, false);
+    WAIT_FOR(state_of("job").turns == 4);
+    (void)usleep(20000); /* no further turn within this time */
+    CHECK_INT(atomic_load(&noted.turns), 4);
     periodic_remove(&noted.job);
 }
 
