@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "runtime/sandbox/sandbox_internal.h"
 
@@ -15,6 +16,19 @@ struct runtime_claims {
     pthread_mutex_t lock; /* guards the list; not held while the store is asked */
     struct list all;
 };
+
+/* Claims that have ended, of all runtimes in this process: who waits for a row is woken by it. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_once_t once;
+    pthread_cond_t changed;
+    uint64_t count;
+} ends = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+
+static void ends_init(void)
+{
+    cond_init(&ends.changed);
+}
 
 static void renew(struct runtime *runtime)
 {
@@ -71,9 +85,40 @@ void runtime_claim_begin(struct runtime *runtime, struct runtime_claim *claim, s
 
 void runtime_claim_end(struct runtime *runtime, struct runtime_claim *claim)
 {
+    bool held;
+
     (void)pthread_mutex_lock(&runtime->claims->lock);
+    held = !list_empty(&claim->link);
     list_remove(&claim->link);
     (void)pthread_mutex_unlock(&runtime->claims->lock);
+    if (!held)
+        return;
+    (void)pthread_once(&ends.once, ends_init);
+    (void)pthread_mutex_lock(&ends.lock);
+    ends.count++;
+    (void)pthread_cond_broadcast(&ends.changed);
+    (void)pthread_mutex_unlock(&ends.lock);
+}
+
+uint64_t runtime_claim_ends(void)
+{
+    uint64_t count;
+
+    (void)pthread_mutex_lock(&ends.lock);
+    count = ends.count;
+    (void)pthread_mutex_unlock(&ends.lock);
+    return count;
+}
+
+void runtime_claim_wait(uint64_t seen, int64_t until_us)
+{
+    bool late = false;
+
+    (void)pthread_once(&ends.once, ends_init);
+    (void)pthread_mutex_lock(&ends.lock);
+    while (ends.count == seen && !late)
+        late = !cond_wait_until(&ends.changed, &ends.lock, until_us);
+    (void)pthread_mutex_unlock(&ends.lock);
 }
 
 bool runtime_claim_held(struct runtime *runtime, struct str id)

@@ -1,5 +1,7 @@
 /* Rows in 'creating': a maker may work as long as it needs, and a row that nobody works on is ended. Time is
  * moved by clock_test_pass(). */
+#include <stdlib.h>
+
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/periodic.h"
@@ -49,6 +51,7 @@ struct maker {
     struct arena arena;
     struct runtime_sandbox sandbox;
     enum runtime_tier tier;
+    int64_t ended_us;
     int r;
     struct error err;
 };
@@ -59,6 +62,7 @@ static void *make(void *arg)
 
     maker->r = runtime_sandbox_ensure(maker->runtime, &maker->env->core.caller, &maker->request,
                                       &maker->arena, &maker->sandbox, &maker->tier, &maker->err);
+    maker->ended_us = clock_mono_us();
     return NULL;
 }
 
@@ -177,6 +181,77 @@ TEST(cleanup_leaves_a_slow_restore_alone)
     arena_done(&maker.arena);
 }
 
+static struct runtime *open_other(struct work_env *env)
+{
+    struct runtime *other = NULL;
+
+    OK(runtime_open(&(struct runtime_config){.store = env->core.store,
+                                             .settings = &env->core.settings,
+                                             .fetch = env->fetch,
+                                             .sender = env->sender,
+                                             .provider_new = provider_fake_open},
+                    &other, &err));
+    return other;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+
+    return (left > right) - (left < right);
+}
+
+enum { ROUNDS = 11, OTHERS = 3, LATE_US = 5000 };
+
+/* Callers at three other runtimes, two at each. Who looked every 20 ms would come 10 ms after the maker. */
+TEST(callers_are_woken_when_another_runtime_has_made_the_sandbox)
+{
+    auto_work struct work_env env;
+    struct runtime *others[OTHERS];
+    int64_t late_us[ROUNDS] = {0};
+    pthread_barrier_t meeting;
+
+    work_open(&env, REMOTE, work_quick);
+    for (size_t i = 0; i < OTHERS; i++)
+        others[i] = open_other(&env);
+    CHECK_INT(pthread_barrier_init(&meeting, NULL, 2), 0);
+    env.core.fake->meeting = &meeting;
+    for (int round = 0; round < ROUNDS; round++) {
+        auto_arena struct arena arena = {0};
+        struct str key = str_of(arena_printf(&arena, "key-%d", round));
+        struct maker maker = {.request = {.key = key}}, callers[2 * OTHERS];
+
+        maker_start(&maker, &env, env.core.runtime);
+        WAIT_FOR(provider_fake_calls(env.core.fake, "create") == round + 1);
+        for (size_t i = 0; i < 2 * OTHERS; i++) {
+            callers[i] = (struct maker){.request = {.key = key}};
+            maker_start(&callers[i], &env, others[i % OTHERS]);
+        }
+        work_sleep_ms(30); /* none of them returns within that time */
+        for (size_t i = 0; i < 2 * OTHERS; i++)
+            CHECK_INT(callers[i].ended_us, 0);
+        (void)pthread_barrier_wait(&meeting);
+        maker_join(&maker);
+        CHECK_INT(maker.tier, TIER_CREATED);
+        for (size_t i = 0; i < 2 * OTHERS; i++) {
+            maker_join(&callers[i]);
+            CHECK_INT(callers[i].tier, TIER_RESUMED);
+            CHECK(str_eq(callers[i].sandbox.id, maker.sandbox.id));
+            if (callers[i].ended_us - maker.ended_us > late_us[round])
+                late_us[round] = callers[i].ended_us - maker.ended_us;
+            arena_done(&callers[i].arena);
+        }
+        arena_done(&maker.arena);
+    }
+    CHECK_INT(provider_fake_calls(env.core.fake, "create"), ROUNDS);
+    qsort(late_us, ROUNDS, sizeof(*late_us), compare_times);
+    CHECK(late_us[ROUNDS / 2] < LATE_US * (int64_t)test_patience());
+    env.core.fake->meeting = NULL;
+    (void)pthread_barrier_destroy(&meeting);
+    for (size_t i = 0; i < OTHERS; i++)
+        runtime_close(others[i]);
+}
+
 /* Another process on the same store sees the claim in the row. */
 TEST(a_claim_is_renewed_for_other_processes)
 {
@@ -184,17 +259,12 @@ TEST(a_claim_is_renewed_for_other_processes)
     auto_arena struct arena arena = {0};
     struct maker maker = {.request = {.key = STR("k"), .overrides = {.profile = STR("slow")}}};
     struct maker late = {.request = {.key = STR("k"), .overrides = {.profile = STR("slow")}}};
-    struct runtime *other = NULL;
+    struct runtime *other;
 
     barriers_open();
     work_open(&env, REMOTE, work_quick);
     put_profile(&env);
-    OK(runtime_open(&(struct runtime_config){.store = env.core.store,
-                                             .settings = &env.core.settings,
-                                             .fetch = env.fetch,
-                                             .sender = env.sender,
-                                             .provider_new = provider_fake_open},
-                    &other, &err));
+    other = open_other(&env);
     maker_start(&maker, &env, env.core.runtime);
     for (int hook = 0; hook < HOOKS; hook++) {
         auto_arena struct arena own = {0};

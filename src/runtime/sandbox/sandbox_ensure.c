@@ -35,6 +35,7 @@
 enum {
     RACE_WAIT_MS = (RUNTIME_CLAIM_S + 10) * 1000,
     RACE_STEP_MS = 20,
+    TRIES_AT_ONCE = 4, /* then a pause comes before each */
 };
 
 static bool local(const struct ensure *ensure)
@@ -320,7 +321,7 @@ static void forget_snapshot(struct ensure *ensure, const struct error *why)
                                 "message", json_str(str_of(why->message))));
 }
 
-/* 0 = restored, AGAIN = somebody else is at it, 2 = there is nothing to restore. */
+/* 0 = restored, AGAIN = somebody else began to, 2 = there is nothing to restore. */
 static int restore(struct ensure *ensure, struct error *err)
 {
     struct store *store = ensure->runtime->config.store;
@@ -474,7 +475,7 @@ static int resume(struct ensure *ensure, struct error *err)
         return clock_wall_us() - claimed_us > RUNTIME_CLAIM_S * INT64_C(1000000) &&
                        !runtime_claim_held(ensure->runtime, row->id)
                    ? take_over(ensure, err)
-                   : AGAIN;
+                   : AWAITED;
     if (row->state == RUNTIME_ERROR)
         return restore_or_create(ensure, err);
     over = runtime_row_over(row, clock_wall_us());
@@ -554,18 +555,24 @@ static int attempt(struct ensure *ensure, struct error *err)
     return r;
 }
 
+/* Makers in this process wake us; a row that another process changes is looked at every RACE_STEP_MS. */
 static int wait_turn(struct ensure *ensure, struct error *err)
 {
-    int64_t deadline_ms = clock_mono_ms() + deadline_left(RACE_WAIT_MS);
-    struct timespec step = {.tv_nsec = RACE_STEP_MS * 1000000};
+    int64_t deadline_us = clock_mono_us() + deadline_left(RACE_WAIT_MS) * INT64_C(1000);
+    uint64_t seen = runtime_claim_ends();
     int r;
 
-    while ((r = attempt(ensure, err)) == AGAIN) {
-        if (clock_mono_ms() > deadline_ms)
+    for (int tries = 1; (r = attempt(ensure, err)) > 0; tries++) {
+        int64_t now_us = clock_mono_us();
+
+        if (now_us > deadline_us)
             return error_set(err, ERROR_TIMEOUT,
                              "the sandbox with key '%.*s' is still being made by another process",
                              STR_ARG(ensure->request->key));
-        (void)nanosleep(&step, NULL);
+        if (r == AWAITED || tries >= TRIES_AT_ONCE)
+            runtime_claim_wait(r == AWAITED ? seen : runtime_claim_ends(),
+                               now_us + RACE_STEP_MS * 1000);
+        seen = runtime_claim_ends();
     }
     return r;
 }

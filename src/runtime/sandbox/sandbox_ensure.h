@@ -4,8 +4,9 @@
 #include "runtime/backend/profile.h"
 #include "runtime/sandbox/sandbox_internal.h"
 
-/* What attempt() says besides 0 and -1: somebody else is making it. */
-enum { AGAIN = 1 };
+/* What attempt() returns besides 0 and -1. AGAIN: the row has changed, another attempt can begin at once. AWAITED: somebody
+ * else is making the sandbox. */
+enum { AGAIN = 1, AWAITED = 3 };
 
 struct ensure {
     struct runtime *runtime;

@@ -34,8 +34,12 @@ void runtime_claims_close(struct runtime *runtime);
 /* Ends what the same claim was for before. */
 void runtime_claim_begin(struct runtime *runtime, struct runtime_claim *claim, struct str id);
 void runtime_claim_end(struct runtime *runtime, struct runtime_claim *claim);
-/* By anybody in this process. */
+/* By anybody of this runtime. */
 bool runtime_claim_held(struct runtime *runtime, struct str id);
+/* Waits until a claim ends in this process, after the number of them that runtime_claim_ends() returned, or until_us of
+ * clock_mono_us(). A claim ends after its row was written. */
+uint64_t runtime_claim_ends(void);
+void runtime_claim_wait(uint64_t seen, int64_t until_us);
 
 struct str runtime_instance_name(const struct runtime *runtime);
 /* A hold: one thread at a time works on what has this name, across calls of the store and of providers. */
