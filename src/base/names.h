@@ -7,8 +7,8 @@
 #include "base/str.h"
 
 struct names {
-    const char *what; /* "state of a job" */
-    const char *const *text;
+    const char *what;        /* "state of a job" */
+    const char *const *text; /* NULL = the value has no name here */
     unsigned count;
 };
 #define NAMES(what, table)                                  \

@@ -18,6 +18,7 @@
 #include "base/str.h"
 #include "domain/route/ingress.h"
 #include "host/engine/engine.h"
+#include "store/core/sandbox_state.h"
 
 struct engine;
 struct store;
@@ -32,17 +33,6 @@ enum {
     TEAM_ID_SIZE = 64,
     TOKEN_SIZE = 72,
     SANDBOX_PIDS_MAX = 4096,
-};
-
-enum sandbox_state {
-    SANDBOX_CREATING, /* row may be there, box may be there; nobody outside sees it */
-    SANDBOX_RUNNING,  /* envd answered; reachable */
-    SANDBOX_PAUSING,  /* not reachable; reads as paused */
-    SANDBOX_PAUSED,   /* its processes stand still, or only its files are kept */
-    SANDBOX_RESUMING, /* reads as paused until it runs */
-    SANDBOX_SEALING,  /* runs, and its files are being snapshotted */
-    SANDBOX_KILLING,  /* no longer visible; teardown is under way */
-    SANDBOX_STATE_COUNT,
 };
 
 struct sandboxes_config {

@@ -99,7 +99,7 @@ TEST(kill_that_fails_is_tried_again)
     engine_fake_fail_kills(env.engine, 3);
     FAILS(sandbox_kill(env.all, TEAM, str_of(id), &err), ERROR_INTERNAL);
     OK(store_sandbox_get(env.store, str_of(id), &arena, &row, &err));
-    CHECK_INT(row.life.state, STORE_SANDBOX_KILLING);
+    CHECK_INT(row.life.state, SANDBOX_KILLING);
     CHECK(!env_has_route(&env, id));
     FAILS(sandbox_kill(env.all, TEAM, str_of(id), &err), ERROR_NOT_FOUND);
     check_nothing_left(&env);
@@ -402,7 +402,7 @@ static int join(void *arg, const struct sandbox_view *view, struct conn *conn, s
                                         .provider = STR("here"),
                                         .external_id = view->id,
                                         .token = view->access_token,
-                                        .state = RUNTIME_RUNNING,
+                                        .state = SANDBOX_RUNNING,
                                         .created_at_us = view->started_at_us};
 
     joining->calls++;

@@ -141,8 +141,7 @@ static int settle_with(struct sandboxes *all, struct sandbox *sandbox,
     int64_t revision = 0;
     int result;
 
-    life->state = STORE_SANDBOX_PAUSED;
-    life->step = STORE_STEP_NONE;
+    life->state = life->listed = SANDBOX_PAUSED;
     result =
         store_sandbox_set_life(all->store, str_of(sandbox->id), life, event, true, &revision, err);
     table_paused(all, sandbox, cold);
@@ -208,9 +207,9 @@ int pause_owned(struct sandboxes *all, struct sandbox *sandbox, const struct pau
         return error_prefix(err, "pause sandbox");
     }
     life = row.life;
+    life.state = SANDBOX_PAUSING;
     if (!pause->at_end)
-        life.state = STORE_SANDBOX_PAUSED;
-    life.step = STORE_STEP_PAUSING;
+        life.listed = SANDBOX_PAUSED;
     life.memory = !disk_only;
     life.end_at_us = clock_wall_us();
     if (store_sandbox_set_life(all->store, row.id, &life, NULL, false, &revision, err) < 0) {

@@ -437,15 +437,17 @@ TEST(survives_the_host)
     CHECK_INT(engine_fake_disk(env.engine, kept, 0), 42);
 }
 
-static void set_step(struct env *env, const char *id, enum store_sandbox_step step, bool memory)
+static void set_state(struct env *env, const char *id, enum sandbox_state state, bool memory)
 {
     auto_arena struct arena arena = {0};
     struct store_sandbox row;
     int64_t revision;
 
     OK(store_sandbox_get(env->store, str_of(id), &arena, &row, &err));
-    row.life.state = STORE_SANDBOX_PAUSED;
-    row.life.step = step;
+    row.life.state = SANDBOX_PAUSED;
+    row.life.listed = SANDBOX_PAUSED;
+    OK(store_sandbox_set_life(env->store, str_of(id), &row.life, NULL, false, &revision, &err));
+    row.life.state = state;
     row.life.memory = memory;
     OK(store_sandbox_set_life(env->store, str_of(id), &row.life, NULL, false, &revision, &err));
 }
@@ -461,7 +463,7 @@ TEST(cut_off_in_the_middle)
     for (size_t i = 0; i < 4; i++)
         OK(env_create(&env, ids[i], &err));
     for (size_t i = 0; i < 4; i++)
-        set_step(&env, ids[i], i % 2 ? STORE_STEP_PAUSING : STORE_STEP_RESUMING, i < 2);
+        set_state(&env, ids[i], i % 2 ? SANDBOX_PAUSING : SANDBOX_RESUMING, i < 2);
     env_reopen(&env);
     for (size_t i = 0; i < 4; i++) {
         CHECK_INT(state_of(&env, ids[i]), SANDBOX_PAUSED);

@@ -71,7 +71,7 @@ static void finish_step(struct sandboxes *all, const struct store_sandbox *row, 
             log_warn("sandbox", "id=%s: %s; the next resume sees to it", id, err.message);
         *running = false;
     }
-    life.step = STORE_STEP_NONE;
+    life.state = life.listed = SANDBOX_PAUSED;
     if (store_sandbox_set_life(all->store, row->id, &life, NULL, true, &revision, &err) < 0)
         log_warn("sandbox", "id=%s: %s, ignoring", id, err.message);
 }
@@ -91,7 +91,7 @@ static bool adopt_paused(struct sandboxes *all, const struct store_sandbox *row,
                                 .disk_mb = row->disk_mb,
                                 .revision = row->revision};
 
-    if (row->life.step != STORE_STEP_NONE)
+    if (row->life.state != SANDBOX_PAUSED)
         finish_step(all, row, id, &running);
     adopt.cold = !row->life.memory || !running;
     adopt.ending =
@@ -135,8 +135,7 @@ static bool adopt_dead(struct sandboxes *all, struct store_sandbox *row, const c
     if (!row->life.auto_pause)
         return false;
     event = time_up ? history_paused(true) : history_paused_crashed(*reason);
-    row->life.state = STORE_SANDBOX_PAUSED;
-    row->life.step = STORE_STEP_NONE;
+    row->life.state = row->life.listed = SANDBOX_PAUSED;
     row->life.memory = row->auto_pause_memory; /* so that traffic wakes what it is to wake */
     if (!time_up)
         row->life.end_at_us = clock_wall_us();
@@ -187,7 +186,7 @@ static void join(struct sandboxes *all, const struct store_sandbox *row, const c
         log_error("sandbox", "id=%s: %s; it reaches nothing", id, err.message);
         return;
     }
-    if (row->life.state == STORE_SANDBOX_PAUSED)
+    if (row->life.listed == SANDBOX_PAUSED)
         spec.network.group = 0; /* peers_hide() */
     if (((spec.network.group != box->group || spec.network.team) &&
          all->engine->ops->network(all->engine, id, &spec.network, &err) < 0) ||
@@ -206,12 +205,12 @@ static void recover_row(struct sandboxes *all, struct store_sandbox *row,
         log_error("sandbox", "the store has a sandbox with a bad id, ignoring");
         return;
     }
-    if (row->life.step == STORE_STEP_PAUSING)
-        row->life.state = STORE_SANDBOX_PAUSED; /* adopt_paused() makes it true */
-    if (row->life.state == STORE_SANDBOX_PAUSED) {
+    if (row->life.state == SANDBOX_PAUSING)
+        row->life.listed = SANDBOX_PAUSED; /* adopt_paused() makes it true */
+    if (row->life.listed == SANDBOX_PAUSED) {
         reason = END_FILES_LOST;
         ok = box && adopt_paused(all, row, id, box, false);
-    } else if (row->life.state == STORE_SANDBOX_RUNNING) {
+    } else if (row->life.listed == SANDBOX_RUNNING) {
         reason = END_FILES_LOST;
         if (box)
             ok =

@@ -247,8 +247,7 @@ static struct store_sandbox_life new_life(const struct sandboxes *all,
     struct store_sandbox_life life = row->life;
     int64_t now = now_us(all);
 
-    life.state = STORE_SANDBOX_RUNNING;
-    life.step = STORE_STEP_NONE;
+    life.state = life.listed = SANDBOX_RUNNING;
     life.resumed_from = from;
     life.running_since_us = now;
     life.end_at_us = end_within_life(all, now, now + request->timeout_s * 1000000);
@@ -277,8 +276,8 @@ static int resume_owned(struct sandboxes *all, struct sandbox *sandbox,
         return 0;
     }
     life = row->life;
-    life.step = STORE_STEP_RESUMING;
-    row->life.step = STORE_STEP_NONE;
+    life.state = SANDBOX_RESUMING;
+    row->life.state = SANDBOX_PAUSED;
     if (store_sandbox_set_life(all->store, row->id, &life, NULL, false, &revision, err) < 0) {
         table_paused(all, sandbox, sandbox->cold);
         return -1;
@@ -365,7 +364,7 @@ static int wake_request(struct sandboxes *all, const char *id, struct arena *are
 
     if (store_sandbox_get(all->store, str_of(id), arena, &row, err) < 0)
         return -1;
-    if ((row.life.state == STORE_SANDBOX_PAUSED || row.life.step == STORE_STEP_PAUSING) &&
+    if ((row.life.listed == SANDBOX_PAUSED || row.life.state == SANDBOX_PAUSING) &&
         (!row.auto_resume || !row.life.memory))
         return error_set(err, ERROR_CONFLICT, "Sandbox %s is paused", id);
     *out_team = row.team_id;

@@ -1,4 +1,4 @@
-/* The table of all sandboxes of this process, by id, and every change of state.
+/* The table of all sandboxes of this process, by id, and every change of state, as store/core/sandbox_state.h allows them:
  *
  *   CREATING -> RUNNING           a create that succeeded
  *   RUNNING  -> PAUSING -> PAUSED    or back to RUNNING, when it could not be paused
@@ -98,18 +98,10 @@ static void count_live(struct sandboxes *all, const struct sandbox *sandbox, int
 
 void table_move(struct sandboxes *all, struct sandbox *sandbox, enum sandbox_state to)
 {
-    static const unsigned allowed[SANDBOX_STATE_COUNT] = {
-        [SANDBOX_CREATING] = 1 << SANDBOX_RUNNING | 1 << SANDBOX_PAUSED,
-        [SANDBOX_RUNNING] = 1 << SANDBOX_PAUSING | 1 << SANDBOX_SEALING,
-        [SANDBOX_PAUSING] = 1 << SANDBOX_PAUSED | 1 << SANDBOX_RUNNING,
-        [SANDBOX_PAUSED] = 1 << SANDBOX_RESUMING | 1 << SANDBOX_PAUSING,
-        [SANDBOX_RESUMING] = 1 << SANDBOX_PAUSED | 1 << SANDBOX_RUNNING,
-        [SANDBOX_SEALING] = 1 << SANDBOX_RUNNING,
-    };
     enum sandbox_state from = sandbox->state;
     bool runs;
 
-    assert(allowed[from] & 1U << to || (to == SANDBOX_KILLING && from != to));
+    assert(from != to && sandbox_state_may(from, to));
     /* At the end of its time it counts as running until it stands still. */
     runs = is_running(to) ||
            (to == SANDBOX_PAUSING && sandbox->counts_as_running && sandbox->time_is_up);

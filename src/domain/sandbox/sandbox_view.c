@@ -20,8 +20,8 @@ void view_from_row(const struct sandboxes *all, const struct store_sandbox *row,
         .traffic_token = row->traffic_token.len ? row->traffic_token : STR_NONE,
         .ingress = row->ingress,
         .metadata = row->metadata,
-        .state = row->life.state == STORE_SANDBOX_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING,
-        .pausing = row->life.step == STORE_STEP_PAUSING,
+        .state = row->life.listed == SANDBOX_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING,
+        .pausing = row->life.state == SANDBOX_PAUSING,
         .started_at_us = row->started_at_us,
         .end_at_us = row->life.end_at_us,
         .cpu_count = row->cpu_count,
@@ -34,7 +34,7 @@ void view_from_row(const struct sandboxes *all, const struct store_sandbox *row,
         .auto_resume = row->auto_resume,
         .volumes = row->volumes,
     };
-    if (row->life.state == STORE_SANDBOX_PAUSED)
+    if (row->life.listed == SANDBOX_PAUSED)
         out->paused_to = row->life.memory ? STR("memory") : STR("disk");
     if (row->life.resumed_from != STORE_RESUMED_NEVER)
         out->resumed_from =
@@ -45,8 +45,8 @@ void view_shown(const struct sandboxes *all, struct store_sandbox *row,
                 const struct table_shown *shown, struct sandbox_view *out)
 {
     /* The end of a pause could not be written. */
-    if (row->life.step == STORE_STEP_PAUSING && shown->paused)
-        row->life.state = STORE_SANDBOX_PAUSED;
+    if (row->life.state == SANDBOX_PAUSING && shown->paused)
+        row->life.listed = SANDBOX_PAUSED;
     view_from_row(all, row, out);
     if (shown->cold && out->paused_to.p)
         out->paused_to = STR("disk");
@@ -62,7 +62,7 @@ static int gone(struct sandboxes *all, struct str team_id, struct str id, struct
     if (!id_valid(id) || store_sandbox_get(all->store, id, arena, &row, err) < 0 ||
         !str_eq(row.team_id, team_id) || !row.end_reason.len)
         return sandbox_not_found(id, err);
-    if (row.life.state != STORE_SANDBOX_ENDED)
+    if (row.life.state != SANDBOX_ENDED)
         return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' not found: it is ending (%.*s)",
                          STR_ARG(id), STR_ARG(row.end_reason));
     clock_format(row.ended_at_us, at);
@@ -80,7 +80,7 @@ int sandbox_get(struct sandboxes *all, struct str team_id, struct str id, struct
         return gone(all, team_id, id, arena, err);
     if (store_sandbox_get(all->store, id, arena, &row, err) < 0)
         return -1;
-    if (row.life.state != STORE_SANDBOX_RUNNING && row.life.state != STORE_SANDBOX_PAUSED)
+    if (row.life.listed != SANDBOX_RUNNING && row.life.listed != SANDBOX_PAUSED)
         return sandbox_not_found(id, err);
     view_shown(all, &row, &shown, out);
     return 0;

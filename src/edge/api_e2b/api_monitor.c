@@ -37,7 +37,7 @@ static void counter(struct buf *out, const char *name, const char *help, uint64_
 
 static void write_states(struct buf *out, const struct sandboxes_stats *stats)
 {
-    static const char *const names[SANDBOX_STATE_COUNT] = {
+    static const char *const names[] = {
         [SANDBOX_CREATING] = "creating", [SANDBOX_RUNNING] = "running",
         [SANDBOX_PAUSING] = "pausing",   [SANDBOX_PAUSED] = "paused",
         [SANDBOX_RESUMING] = "resuming", [SANDBOX_SEALING] = "snapshotting",
@@ -45,7 +45,7 @@ static void write_states(struct buf *out, const struct sandboxes_stats *stats)
     };
 
     head(out, "quicksand_sandboxes", "gauge", "Sandboxes by state.");
-    for (size_t i = 0; i < SANDBOX_STATE_COUNT; i++)
+    for (size_t i = 0; i <= SANDBOX_KILLING; i++)
         (void)buf_printf(out, "quicksand_sandboxes{state=\"%s\"} %zu\n", names[i],
                          stats->states[i]);
     head(out, "quicksand_warm_boxes", "gauge", "Boxes that wait for a create.");

@@ -49,10 +49,10 @@ int v1_sandboxes_create(struct v1_call *call, struct error *err)
 }
 
 /* NULL = any. */
-static int wanted_state(struct v1_call *call, const enum runtime_state **out, struct error *err)
+static int wanted_state(struct v1_call *call, const enum sandbox_state **out, struct error *err)
 {
     struct str name = STR_NONE;
-    enum runtime_state *state;
+    enum sandbox_state *state;
     unsigned found;
 
     if (v1_query_str(call, "state", &name, err) < 0)

@@ -34,8 +34,8 @@ json_t *v1_types_time(int64_t at_us)
 
 /* The word of those who only ask whether it works. */
 static const char *const statuses[] = {
-    [RUNTIME_CREATING] = "creating", [RUNTIME_RUNNING] = "running", [RUNTIME_PAUSED] = "stopped",
-    [RUNTIME_KILLED] = "stopped",    [RUNTIME_ERROR] = "error",
+    [SANDBOX_CREATING] = "creating", [SANDBOX_RUNNING] = "running", [SANDBOX_PAUSED] = "stopped",
+    [SANDBOX_ENDED] = "stopped",     [SANDBOX_LOST] = "error",
 };
 
 static void add_name(struct buf *out, const char *name)

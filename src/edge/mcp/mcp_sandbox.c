@@ -101,7 +101,7 @@ static bool is_there(struct mcp_call *call, struct str key, struct runtime_sandb
 
     return runtime_sandbox_get(runtime_of(call), &call->caller, by_key, false, &call->arena, out,
                                &why) == 0 &&
-           (out->state == RUNTIME_RUNNING || out->state == RUNTIME_PAUSED);
+           (out->state == SANDBOX_RUNNING || out->state == SANDBOX_PAUSED);
 }
 
 /* template: what it must be of where the URL does not say; NULL = anything. */

@@ -192,9 +192,9 @@ static int look(struct job_watch *watch, struct arena *arena, struct runtime_use
     if (store_runtime_sandbox_get(runtime->config.store, watch->caller.team_id,
                                   str_of(watch->sandbox_id), arena, &row, &err) < 0)
         return err.code == ERROR_NOT_FOUND ? -1 : 0;
-    if (row.destroyed_at_us || row.state == RUNTIME_ERROR)
+    if (row.destroyed_at_us || row.state == SANDBOX_LOST)
         return -1;
-    if (row.state != RUNTIME_RUNNING ||
+    if (row.state != SANDBOX_RUNNING ||
         runtime_row_backend(runtime, &watch->caller, &row, &backend, &err) < 0)
         return 0;
     use->backend = backend;

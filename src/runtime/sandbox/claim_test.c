@@ -168,7 +168,7 @@ TEST(cleanup_leaves_a_slow_restore_alone)
     CHECK_INT(pthread_barrier_init(&meeting, NULL, 2), 0);
     env.core.fake->meeting = &meeting;
     maker_start(&maker, &env, env.core.runtime);
-    WAIT_FOR(row_of(&env, first.id, &arena).state == RUNTIME_CREATING);
+    WAIT_FOR(row_of(&env, first.id, &arena).state == SANDBOX_CREATING);
     clock_test_pass(3600 * SECOND_US);
     clean_up_all(env.core.runtime);
     (void)pthread_barrier_wait(&meeting);
@@ -310,14 +310,17 @@ TEST(an_abandoned_restore_keeps_its_key)
     OK(runtime_snapshot_create(env.core.runtime, &env.core.caller, first.id, STR_NONE, 0, &arena,
                                &snapshot, &err));
     work_restart(&env); /* nothing is in memory any more */
-    OK(store_runtime_sandbox_state(env.core.store, first.id, RUNTIME_CREATING, STR_NONE,
+    OK(store_runtime_sandbox_state(env.core.store, first.id, SANDBOX_LOST, STR("gone"),
                                    clock_wall_us(), &changed, &err));
+    OK(store_runtime_sandbox_state(env.core.store, first.id, SANDBOX_CREATING, STR_NONE,
+                                   clock_wall_us(), &changed, &err));
+    CHECK(changed);
     clock_test_pass((RUNTIME_CLAIM_S - 10) * SECOND_US);
     clean_up(env.core.runtime);
-    CHECK_INT(row_of(&env, first.id, &arena).state, RUNTIME_CREATING);
+    CHECK_INT(row_of(&env, first.id, &arena).state, SANDBOX_CREATING);
     clock_test_pass(20 * SECOND_US);
     clean_up(env.core.runtime);
-    CHECK_INT(row_of(&env, first.id, &arena).state, RUNTIME_ERROR);
+    CHECK_INT(row_of(&env, first.id, &arena).state, SANDBOX_LOST);
     CHECK_INT(provider_fake_count(env.core.fake, PROVIDER_RUNNING), 0);
     CHECK(str_eq(work_ensure(&env, "k", TIER_RESTORED, &arena).id, first.id));
 }

@@ -37,20 +37,19 @@ enum {
     END_MS = 1000,  /* between the end of a machine and the engine's word about it */
 };
 
-/* Those of the engine's events that change a row, by their types. */
-enum told_type { TOLD_CREATED, TOLD_PAUSED, TOLD_RESUMED, TOLD_KILLED };
+/* Those of the engine's events that change a row, by the state that they lead to. */
 static const char *const told_types[] = {
-    [TOLD_CREATED] = "created",
-    [TOLD_PAUSED] = "paused",
-    [TOLD_RESUMED] = "resumed",
-    [TOLD_KILLED] = "killed",
+    [SANDBOX_CREATING] = "created",
+    [SANDBOX_RUNNING] = "resumed",
+    [SANDBOX_PAUSED] = "paused",
+    [SANDBOX_ENDED] = "killed",
 };
 static const struct names told_type_names = NAMES("type of an event", told_types);
 
 /* What happened to a machine. */
 struct told {
     char machine[ID_SIZE];
-    enum told_type type;
+    enum sandbox_state state;
     char detail[40];
     int64_t at_us;
 };
@@ -144,7 +143,7 @@ static void fill_adopted(const struct runtime *runtime, const struct store_sandb
         .token = sandbox->access_token.len ? sandbox->access_token : STR_NONE,
         .image = sandbox->alias.len ? sandbox->alias : sandbox->template_id,
         .metadata = sandbox->metadata,
-        .state = RUNTIME_RUNNING,
+        .state = SANDBOX_RUNNING,
         .idle_s = sandbox->timeout_s,
         .adopted = true,
         .created_at_us = sandbox->started_at_us,
@@ -205,7 +204,7 @@ static bool in_the_making(struct runtime *runtime, const struct store_sandbox *s
     id = json_get_str(metadata, "quicksand.id");
     if (store_runtime_sandbox_get(runtime->config.store, sandbox->team_id, id, &arena, &row,
                                   &ignored) == 0)
-        return row.state == RUNTIME_CREATING;
+        return row.state == SANDBOX_CREATING;
     return is_held(runtime, sandbox->team_id, id);
 }
 
@@ -226,12 +225,10 @@ static bool change(struct runtime *runtime, const struct store_runtime_sandbox *
 {
     struct runtime_caller caller = engine_of(row->team_id);
 
-    if (told->type == TOLD_KILLED)
+    if (told->state == SANDBOX_ENDED)
         return runtime_row_ended(runtime, &caller, row, told->detail[0] ? told->detail : "gone",
                                  why_ended(told->detail), told->at_us);
-    return runtime_row_told(runtime, &caller, row,
-                            told->type == TOLD_PAUSED ? RUNTIME_PAUSED : RUNTIME_RUNNING,
-                            told->at_us);
+    return runtime_row_told(runtime, &caller, row, told->state, told->at_us);
 }
 
 /* The row may know of something later, but not of what is so now. */
@@ -253,13 +250,13 @@ static bool apply(struct runtime *runtime, const struct told *told)
     struct error err = {0};
 
     if (store_runtime_sandbox_by_machine(store, machine, &arena, &row, &err) < 0) {
-        if (err.code == ERROR_NOT_FOUND && told->type == TOLD_CREATED &&
+        if (err.code == ERROR_NOT_FOUND && told->state == SANDBOX_CREATING &&
             store_sandbox_get(store, machine, &arena, &sandbox, &err) == 0 &&
             !in_the_making(runtime, &sandbox))
             adopt(runtime, &sandbox);
         return true;
     }
-    if (row.destroyed_at_us || told->type == TOLD_CREATED)
+    if (row.destroyed_at_us || told->state == SANDBOX_CREATING)
         return true;
     hold = runtime_hold_now(runtime, row.team_id, row.id);
     if (!hold)
@@ -301,10 +298,10 @@ static void apply_later(struct runtime *runtime)
     }
 }
 
-static struct told told_of(struct str machine, enum told_type type, struct str detail,
+static struct told told_of(struct str machine, enum sandbox_state state, struct str detail,
                            int64_t at_us)
 {
-    struct told told = {.type = type, .at_us = at_us};
+    struct told told = {.state = state, .at_us = at_us};
 
     (void)str_copy(machine, told.machine, sizeof(told.machine));
     (void)str_copy(detail, told.detail, sizeof(told.detail));
@@ -313,12 +310,12 @@ static struct told told_of(struct str machine, enum told_type type, struct str d
 
 static void take_event(struct runtime *runtime, const struct store_event *event)
 {
-    unsigned type;
+    unsigned state;
     struct told told;
 
-    if (!name_find(&told_type_names, event->type, &type))
+    if (!name_find(&told_type_names, event->type, &state))
         return; /* of what no row says anything */
-    told = told_of(event->sandbox_id, type, event->detail, event->at_us);
+    told = told_of(event->sandbox_id, state, event->detail, event->at_us);
     apply_or_put_off(runtime, &told);
 }
 
@@ -400,10 +397,8 @@ static void adopt_late(struct runtime *runtime, struct str machine)
 
 static void settle_stray(struct runtime *runtime, const struct store_runtime_stray *stray)
 {
-    enum told_type type = stray->state == ENGINE_PAUSED    ? TOLD_PAUSED
-                          : stray->state == ENGINE_RUNNING ? TOLD_RESUMED
-                                                           : TOLD_KILLED;
-    struct told told = told_of(stray->machine, type, stray->reason, stray->at_us);
+    enum sandbox_state state = stray->state == SANDBOX_LOST ? SANDBOX_ENDED : stray->state;
+    struct told told = told_of(stray->machine, state, stray->reason, stray->at_us);
 
     make_later(&told, &stray->row);
     apply_or_put_off(runtime, &told);
@@ -474,9 +469,9 @@ static int engine_end(struct runtime *runtime, struct str machine, struct told *
 
     if (store_sandbox_get(runtime->config.store, machine, &arena, &sandbox, &err) < 0)
         return err.code == ERROR_NOT_FOUND ? -1 : 0;
-    if (sandbox.life.state != STORE_SANDBOX_KILLING && sandbox.life.state != STORE_SANDBOX_ENDED)
+    if (sandbox.life.state != SANDBOX_KILLING && sandbox.life.state != SANDBOX_ENDED)
         return 0;
-    *out = told_of(machine, TOLD_KILLED, sandbox.end_reason,
+    *out = told_of(machine, SANDBOX_ENDED, sandbox.end_reason,
                    sandbox.ended_at_us ? sandbox.ended_at_us : clock_wall_us());
     return 1;
 }

@@ -23,15 +23,16 @@ static void engine_open(struct engine *engine, const char *key)
     engine->sandbox = work_ensure(&engine->env, key, TIER_CREATED, &engine->arena);
     OK(store_team_insert(
         store, &(struct store_team){.id = STR("t1"), .name = STR("n"), .created_at_us = 1}, &err));
-    OK(store_sandbox_insert(store,
-                            &(struct store_sandbox){.id = engine->sandbox.external_id,
-                                                    .team_id = STR("t1"),
-                                                    .template_id = STR("base"),
-                                                    .alias = STR("base"),
-                                                    .started_at_us = now_us,
-                                                    .life = {.end_at_us = now_us + 60000000},
-                                                    .metadata = STR("{}")},
-                            &err));
+    OK(store_sandbox_insert(
+        store,
+        &(struct store_sandbox){.id = engine->sandbox.external_id,
+                                .team_id = STR("t1"),
+                                .template_id = STR("base"),
+                                .alias = STR("base"),
+                                .started_at_us = now_us,
+                                .life = {.state = SANDBOX_RUNNING, .end_at_us = now_us + 60000000},
+                                .metadata = STR("{}")},
+        &err));
     provider_fake_lose(engine->env.core.fake, engine->sandbox.external_id);
 }
 
@@ -82,7 +83,7 @@ TEST(who_finds_a_machine_gone_asks_the_engine_why)
     engine_open(&engine, NULL);
     OK(store_sandbox_killing(engine.env.core.store, engine.sandbox.external_id, STR("crashed"),
                              &err));
-    CHECK_INT(look(&engine).state, RUNTIME_KILLED);
+    CHECK_INT(look(&engine).state, SANDBOX_ENDED);
     check_told_once(&engine, "crashed");
     tell_end(&engine, "crashed");
     runtime_follow_now(engine.env.core.runtime);
@@ -103,7 +104,7 @@ TEST(a_command_in_one_that_crashed_names_the_engines_reason)
                            &command, &result, &refusal),
               -1);
     CHECK_INT(refusal.code, ERROR_NOT_FOUND);
-    CHECK_INT(look(&engine).state, RUNTIME_ERROR);
+    CHECK_INT(look(&engine).state, SANDBOX_LOST);
     check_told_once(&engine, "out of memory");
     runtime_result_done(&result);
 }
@@ -125,7 +126,7 @@ TEST(the_engines_word_is_waited_for)
     WAIT_FOR(provider_fake_calls(engine.env.core.fake, "get") > 0);
     tell_end(&engine, "timeout");
     CHECK(pthread_join(thread, NULL) == 0);
-    CHECK_INT(look(&engine).state, RUNTIME_KILLED);
+    CHECK_INT(look(&engine).state, SANDBOX_ENDED);
     check_told_once(&engine, "timeout");
 }
 
@@ -135,7 +136,7 @@ TEST(an_engine_that_is_slow_tells_later)
     auto_engine struct engine engine;
 
     engine_open(&engine, NULL);
-    CHECK_INT(look(&engine).state, RUNTIME_RUNNING);
+    CHECK_INT(look(&engine).state, SANDBOX_RUNNING);
     CHECK_INT(work_events(&engine.env, "sandbox.killed"), 0);
     tell_end(&engine, "killed");
     runtime_follow_now(engine.env.core.runtime);
@@ -150,6 +151,6 @@ TEST(what_the_engine_has_forgotten_is_gone)
     engine_open(&engine, NULL);
     tell_end(&engine, "killed");
     OK(store_sandbox_prune(engine.env.core.store, INT64_MAX, 10, &count, &err));
-    CHECK_INT(look(&engine).state, RUNTIME_KILLED);
+    CHECK_INT(look(&engine).state, SANDBOX_ENDED);
     CHECK_INT(work_events(&engine.env, "sandbox.killed"), 1);
 }

@@ -307,13 +307,13 @@ TEST(orphan_machines_are_killed_ten_minutes_after_their_start)
     lost = work_ensure(&env, "lost", TIER_CREATED, &arena);
     used = work_ensure(&env, "used", TIER_CREATED, &arena);
     /* Two rows go; the machines do not know. */
-    OK(store_runtime_sandbox_state(env.core.store, unknown.id, RUNTIME_KILLED, STR("test"), 1,
+    OK(store_runtime_sandbox_state(env.core.store, unknown.id, SANDBOX_ENDED, STR("test"), 1,
                                    &changed, &err));
-    OK(store_runtime_sandbox_state(env.core.store, lost.id, RUNTIME_KILLED, STR("test"), 1,
-                                   &changed, &err));
+    OK(store_runtime_sandbox_state(env.core.store, lost.id, SANDBOX_ENDED, STR("test"), 1, &changed,
+                                   &err));
     OK(store_runtime_sandbox_forget(env.core.store, 2, 10, &count, &err));
     CHECK_INT(count, 2);
-    OK(store_runtime_sandbox_state(env.core.store, deleted.id, RUNTIME_KILLED, STR("test"),
+    OK(store_runtime_sandbox_state(env.core.store, deleted.id, SANDBOX_ENDED, STR("test"),
                                    clock_wall_us(), &changed, &err));
     clock_test_pass(590 * INT64_C(1000000));
     clean_up(&env);

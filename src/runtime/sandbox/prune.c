@@ -80,7 +80,7 @@ static void tick_row(struct runtime *runtime, struct store_runtime_sandbox *row,
     struct error err;
     int64_t ttl_s;
 
-    if (row->state == RUNTIME_CREATING)
+    if (row->state == SANDBOX_CREATING)
         return;
     row->last_used_at_us = runtime_live_last_used(runtime, row->id, row->last_used_at_us);
     over = runtime_row_over(row, now_us);
@@ -88,7 +88,7 @@ static void tick_row(struct runtime *runtime, struct store_runtime_sandbox *row,
         (void)runtime_prune_kill(runtime, row, over);
         return;
     }
-    if (row->adopted || row->state != RUNTIME_RUNNING ||
+    if (row->adopted || row->state != SANDBOX_RUNNING ||
         runtime_row_backend(runtime, &caller, row, &backend, &err) < 0)
         return;
     ttl_s = runtime_row_ttl(runtime, backend, row);
@@ -164,7 +164,7 @@ static bool is_abandoned(const struct prune *prune, const struct store_runtime_s
     return !runtime_claim_held(prune->runtime, row->id) &&
            store_runtime_sandbox_get(prune->runtime->config.store, row->team_id, row->id, &arena,
                                      &now, &ignored) == 0 &&
-           now.state == RUNTIME_CREATING &&
+           now.state == SANDBOX_CREATING &&
            prune->now_us - now.last_used_at_us > RUNTIME_CLAIM_S * INT64_C(1000000);
 }
 
@@ -178,7 +178,7 @@ static void keep_row(struct prune *prune, struct backend *backend,
 
     (void)error_set(&why, ERROR_UNAVAILABLE, "the process that restored it has died");
     if (machine_kill(prune->runtime, backend, row, &err) < 0 ||
-        store_runtime_sandbox_state(prune->runtime->config.store, row->id, RUNTIME_ERROR,
+        store_runtime_sandbox_state(prune->runtime->config.store, row->id, SANDBOX_LOST,
                                     str_of(why.message), clock_wall_us(), &changed, &err) < 0)
         log_warn("runtime", "sandbox=%.*s abandoned but not ended, tried again later: %s",
                  STR_ARG(row->id), err.message);
@@ -210,7 +210,7 @@ static void prune_row(void *arg, struct store_runtime_sandbox *row)
 
     row->last_used_at_us = runtime_live_last_used(prune->runtime, row->id, row->last_used_at_us);
     unused_us = prune->now_us - row->last_used_at_us;
-    if (row->state == RUNTIME_CREATING) {
+    if (row->state == SANDBOX_CREATING) {
         if (!prune->dry_run && is_abandoned(prune, row))
             prune_abandoned(prune, row);
         return;
@@ -313,7 +313,7 @@ static void prune_machine(struct prune *prune, struct backend *backend,
     if (store_runtime_sandbox_get(prune->runtime->config.store, team_id, id, prune->arena, &row,
                                   &err) == 0) {
         if (!row.destroyed_at_us &&
-            (str_eq(row.external_id, machine->id) || row.state == RUNTIME_CREATING))
+            (str_eq(row.external_id, machine->id) || row.state == SANDBOX_CREATING))
             return;
     } else if (err.code != ERROR_NOT_FOUND || label(machine, "quicksand.key").len) {
         return; /* of a store that was lost or restored: its key finds it again */

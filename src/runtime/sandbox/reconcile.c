@@ -43,7 +43,7 @@ static bool contradicts(const struct store_runtime_sandbox *row, struct map *mac
 
     if (!machine || machine->state == PROVIDER_ENDED)
         return true;
-    return row->state == RUNTIME_RUNNING ? machine->state == PROVIDER_PAUSED
+    return row->state == SANDBOX_RUNNING ? machine->state == PROVIDER_PAUSED
                                          : machine->state == PROVIDER_RUNNING;
 }
 
@@ -75,7 +75,7 @@ static void reconcile(struct runtime *runtime, struct backend *backend,
 
 static bool has_machine(const struct store_runtime_sandbox *row)
 {
-    return row->external_id.p && (row->state == RUNTIME_RUNNING || row->state == RUNTIME_PAUSED);
+    return row->external_id.p && (row->state == SANDBOX_RUNNING || row->state == SANDBOX_PAUSED);
 }
 
 static int by_provider(const void *a, const void *b)

@@ -34,7 +34,7 @@ bool runtime_retention_row(struct runtime *runtime, const struct store_runtime_s
 
     /* E2B's API uses an adopted one without our knowledge while it runs. */
     if (limit_us <= 0 || unused_us < limit_us - notice_us ||
-        (row->adopted && row->state != RUNTIME_PAUSED))
+        (row->adopted && row->state != SANDBOX_PAUSED))
         return false;
     if (store_runtime_sandbox_announce(runtime->config.store, row->id, now_us, &announced_us,
                                        &err) < 0) {

@@ -21,7 +21,7 @@ static int refresh_row(struct runtime *runtime, const struct runtime_caller *cal
     bool changed;
     int r;
 
-    if (row->destroyed_at_us || row->state == RUNTIME_CREATING || row->state == RUNTIME_ERROR)
+    if (row->destroyed_at_us || row->state == SANDBOX_CREATING || row->state == SANDBOX_LOST)
         return 0;
     if (runtime_row_backend(runtime, caller, row, &backend, err) < 0 ||
         backend_try_begin(&try, runtime, backend, err) < 0)
@@ -34,11 +34,11 @@ static int refresh_row(struct runtime *runtime, const struct runtime_caller *cal
                                "gone: its provider does not know it any more");
     else if (r < 0)
         return -1;
-    else if (machine.state == PROVIDER_PAUSED && row->state == RUNTIME_RUNNING)
+    else if (machine.state == PROVIDER_PAUSED && row->state == SANDBOX_RUNNING)
         runtime_row_paused(runtime, caller, row, "provider");
-    else if (machine.state == PROVIDER_RUNNING && row->state == RUNTIME_PAUSED &&
+    else if (machine.state == PROVIDER_RUNNING && row->state == SANDBOX_PAUSED &&
              store_runtime_sandbox_seen(runtime->config.store, row->id, row->external_id,
-                                        RUNTIME_RUNNING, STR_NONE, clock_wall_us(), &changed,
+                                        SANDBOX_RUNNING, STR_NONE, clock_wall_us(), &changed,
                                         err) == 0 &&
              changed)
         runtime_row_event(runtime, caller, row, "sandbox.resumed",
@@ -69,7 +69,7 @@ int runtime_sandbox_list(struct runtime *runtime, const struct runtime_caller *c
         .agent_id = caller->agent_id.p ? caller->agent_id : filter->agent_id,
         .task_id = filter->task_id,
         .provider = filter->provider,
-        .destroyed = filter->state && *filter->state == RUNTIME_KILLED,
+        .destroyed = filter->state && *filter->state == SANDBOX_ENDED,
         .before_us = filter->before_us,
         .limit = filter->limit ? filter->limit : LIST_DEFAULT,
     };
@@ -105,7 +105,7 @@ static int pause_locked(struct runtime *runtime, const struct runtime_caller *ca
         runtime_row_backend(runtime, caller, &row, &backend, err) < 0 ||
         backend_require(backend, PROVIDER_PAUSE, err) < 0)
         return -1;
-    if (row.state == RUNTIME_PAUSED)
+    if (row.state == SANDBOX_PAUSED)
         return 0;
     ref = runtime_row_ref(&row);
     if (backend_try_begin(&try, runtime, backend, err) < 0)

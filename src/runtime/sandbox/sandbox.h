@@ -22,7 +22,7 @@ struct runtime_previous {
 struct runtime_sandbox {
     struct str id, team_id, key, spec_hash, provider, external_id, image, profile;
     struct str agent_id, task_id;
-    enum runtime_state state;
+    enum sandbox_state state;
     struct str error;       /* why, in state ERROR */
     struct str snapshot_id; /* it was started from; STR_NONE */
     struct str cdp_url;     /* browsers; a secret in its query */
@@ -60,7 +60,7 @@ int runtime_sandbox_get(struct runtime *runtime, const struct runtime_caller *ca
                         struct error *err);
 
 struct runtime_sandbox_filter {
-    const enum runtime_state *state;        /* NULL = any but KILLED */
+    const enum sandbox_state *state;        /* NULL = any but KILLED */
     struct str agent_id, task_id, provider; /* STR_NONE = any */
     int64_t before_us;                      /* created before; 0 = any */
     size_t limit;                           /* 0 = 100, at most 1000 */

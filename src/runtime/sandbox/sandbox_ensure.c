@@ -73,7 +73,7 @@ static int note_ready(struct ensure *ensure, struct store_runtime_sandbox *row, 
         .durable = !local(ensure),
     };
 
-    row->state = RUNTIME_RUNNING;
+    row->state = SANDBOX_RUNNING;
     row->error = STR_NONE;
     row->running_since_us = row->last_used_at_us = ready.at_us;
     if (store_runtime_sandbox_ready(ensure->runtime->config.store, claimed, &ready, err) < 0)
@@ -87,7 +87,7 @@ static int note_ready(struct ensure *ensure, struct store_runtime_sandbox *row, 
 
 /* The row of a sandbox that could not be made; err stays as it is. */
 void ensure_note_failed(struct ensure *ensure, const struct store_runtime_sandbox *row,
-                        enum runtime_state state, const struct error *why)
+                        enum sandbox_state state, const struct error *why)
 {
     struct error problem, ignored;
     bool changed;
@@ -154,7 +154,7 @@ void ensure_fill_row(struct ensure *ensure)
         .profile = arena_str(ensure->arena, profile->name),
         .settings = profile->settings,
         .metadata = arena_str(ensure->arena, str_of(metadata)),
-        .state = RUNTIME_CREATING,
+        .state = SANDBOX_CREATING,
         .agent_id = arena_str(ensure->arena, ensure->request->agent_id),
         .task_id = arena_str(ensure->arena, ensure->request->task_id),
         .idle_s = profile->idle_s,
@@ -257,7 +257,7 @@ static int claim_first(struct ensure *ensure, struct str replaces, int64_t *out_
     if (r >= 0)
         r = note_ready(ensure, row, *out_ms, err);
     if (r < 0) {
-        ensure_note_failed(ensure, row, RUNTIME_KILLED, err);
+        ensure_note_failed(ensure, row, SANDBOX_ENDED, err);
         return -1;
     }
     *out_adopted = adopted > 0;
@@ -335,7 +335,7 @@ static int restore(struct ensure *ensure, struct error *err)
         return 2;
     runtime_claim_begin(ensure->runtime, &ensure->claim, row->id);
     if (store_runtime_sandbox_used(store, row->id, clock_wall_us(), 0, 0, err) < 0 ||
-        store_runtime_sandbox_state(store, row->id, RUNTIME_CREATING, STR_NONE, clock_wall_us(),
+        store_runtime_sandbox_state(store, row->id, SANDBOX_CREATING, STR_NONE, clock_wall_us(),
                                     &mine, err) < 0)
         return -1;
     if (!mine)
@@ -344,7 +344,7 @@ static int restore(struct ensure *ensure, struct error *err)
     if (r < 0 && implicit && err->code == ERROR_NOT_FOUND) {
         forget_snapshot(ensure, err);
         ensure->has_snapshot = false;
-        return store_runtime_sandbox_state(store, row->id, RUNTIME_ERROR, str_of(err->message),
+        return store_runtime_sandbox_state(store, row->id, SANDBOX_LOST, str_of(err->message),
                                            clock_wall_us(), &mine, err) < 0
                    ? -1
                    : 2;
@@ -354,7 +354,7 @@ static int restore(struct ensure *ensure, struct error *err)
     if (r == 0)
         r = note_ready(ensure, row, -1, err);
     if (r < 0) {
-        ensure_note_failed(ensure, row, RUNTIME_ERROR, err);
+        ensure_note_failed(ensure, row, SANDBOX_LOST, err);
         return -1;
     }
     runtime_row_event(ensure->runtime, ensure->caller, row, "sandbox.started",
@@ -391,7 +391,7 @@ static int find_previous(struct ensure *ensure, struct error *err)
         return err->code == ERROR_NOT_FOUND ? 0 : -1;
     ensure->previous = (struct runtime_previous){
         .id = row.id,
-        .kept = !row.destroyed_at_us && row.state != RUNTIME_ERROR,
+        .kept = !row.destroyed_at_us && row.state != SANDBOX_LOST,
         .reason = row.error,
         .ended_at_us = row.destroyed_at_us ? row.destroyed_at_us : row.state_at_us,
     };
@@ -444,7 +444,7 @@ static int take_over(struct ensure *ensure, struct error *err)
         if (err->code != ERROR_NOT_FOUND)
             return -1;
     }
-    if (store_runtime_sandbox_state(ensure->runtime->config.store, ensure->row.id, RUNTIME_ERROR,
+    if (store_runtime_sandbox_state(ensure->runtime->config.store, ensure->row.id, SANDBOX_LOST,
                                     STR("the process that made it has died"), clock_wall_us(),
                                     &changed, err) < 0)
         return -1;
@@ -471,12 +471,12 @@ static int resume(struct ensure *ensure, struct error *err)
     struct str machine = row->external_id;
     const char *over;
 
-    if (row->state == RUNTIME_CREATING)
+    if (row->state == SANDBOX_CREATING)
         return clock_wall_us() - claimed_us > RUNTIME_CLAIM_S * INT64_C(1000000) &&
                        !runtime_claim_held(ensure->runtime, row->id)
                    ? take_over(ensure, err)
                    : AWAITED;
-    if (row->state == RUNTIME_ERROR)
+    if (row->state == SANDBOX_LOST)
         return restore_or_create(ensure, err);
     over = runtime_row_over(row, clock_wall_us());
     if (over)
@@ -488,10 +488,10 @@ static int resume(struct ensure *ensure, struct error *err)
         return 0;
     }
     /* Killed, restored or given another machine while we looked. */
-    if (row->destroyed_at_us || row->state == RUNTIME_CREATING ||
+    if (row->destroyed_at_us || row->state == SANDBOX_CREATING ||
         !str_eq(row->external_id, machine))
         return AGAIN;
-    return err->code == ERROR_NOT_FOUND && row->state == RUNTIME_ERROR
+    return err->code == ERROR_NOT_FOUND && row->state == SANDBOX_LOST
                ? restore_or_create(ensure, err)
                : -1;
 }
@@ -520,7 +520,7 @@ static int find_or_create(struct ensure *ensure, struct error *err)
         if (err->code != ERROR_NOT_FOUND) {
             /* The machine is another's as much as ours: it stays. */
             ensure->row.external_id = STR_NONE;
-            ensure_note_failed(ensure, &ensure->row, RUNTIME_KILLED, err);
+            ensure_note_failed(ensure, &ensure->row, SANDBOX_ENDED, err);
             return -1;
         }
         return create(ensure, ensure->row.id, err);

@@ -35,7 +35,7 @@ int ensure_create_machine(struct ensure *ensure, const struct store_runtime_sand
 void ensure_use_machine(struct store_runtime_sandbox *row, const struct provider_sandbox *machine);
 /* The row of a sandbox that could not be made; err stays as it is. */
 void ensure_note_failed(struct ensure *ensure, const struct store_runtime_sandbox *row,
-                        enum runtime_state state, const struct error *why);
+                        enum sandbox_state state, const struct error *why);
 
 /* ---- sandbox_joint.c ---- */
 

@@ -115,7 +115,7 @@ void runtime_row_paused(struct runtime *runtime, const struct runtime_caller *ca
 /* As its provider tells it of an earlier moment: running or paused since then. false: nothing new, the
  * row knows what came after. */
 bool runtime_row_told(struct runtime *runtime, const struct runtime_caller *caller,
-                      const struct store_runtime_sandbox *row, enum runtime_state state,
+                      const struct store_runtime_sandbox *row, enum sandbox_state state,
                       int64_t at_us);
 /* The same of its end. false: nothing new. */
 bool runtime_row_ended(struct runtime *runtime, const struct runtime_caller *caller,

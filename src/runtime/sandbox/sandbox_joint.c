@@ -76,7 +76,7 @@ static void use_running(struct claiming *claiming, const struct provider_sandbox
     row->snapshot_id = ensure->has_snapshot ? ensure->snapshot.id : STR_NONE;
     row->id = row->external_id;
     row->create_ms = ensure_since_ms(claiming->begin_us);
-    row->state = RUNTIME_RUNNING;
+    row->state = SANDBOX_RUNNING;
     row->running_since_us = row->last_used_at_us = row->state_at_us = clock_wall_us();
 }
 
@@ -125,7 +125,7 @@ static int not_made(struct claiming *claiming, bool stored, struct error *err)
         return claiming->outcome;
     }
     if (stored)
-        ensure_note_failed(ensure, &ensure->row, RUNTIME_KILLED, err);
+        ensure_note_failed(ensure, &ensure->row, SANDBOX_ENDED, err);
     else
         runtime_row_failed(ensure->runtime, ensure->caller, &ensure->row, err);
     return -1;

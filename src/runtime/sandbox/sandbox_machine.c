@@ -342,7 +342,7 @@ static int note_running(struct runtime *runtime, struct store_runtime_sandbox *r
         .create_ms = -1,
     };
 
-    row->state = RUNTIME_RUNNING;
+    row->state = SANDBOX_RUNNING;
     row->running_since_us = row->last_used_at_us = ready.at_us;
     return store_runtime_sandbox_ready(runtime->config.store, row->id, &ready, err);
 }
@@ -356,7 +356,7 @@ static int resume(struct runtime *runtime, const struct runtime_caller *caller,
 
     if (check_room(runtime, backend, err) < 0 || connect(runtime, backend, row, arena, err) < 0)
         return -1;
-    if (was_pausing && row->state == RUNTIME_RUNNING)
+    if (was_pausing && row->state == SANDBOX_RUNNING)
         runtime_row_paused(runtime, caller, row, "provider");
     if (note_running(runtime, row, err) < 0)
         return -1;
@@ -378,16 +378,16 @@ static int wake_locked(struct runtime *runtime, const struct runtime_caller *cal
     char why[400];
 
     if (get(runtime, backend, row, arena, &machine, err) == 0) {
-        if (machine.state == PROVIDER_RUNNING && row->state == RUNTIME_RUNNING) {
+        if (machine.state == PROVIDER_RUNNING && row->state == SANDBOX_RUNNING) {
             struct provider_ref ref = runtime_row_ref(row);
 
             runtime_use_extend(runtime, backend_provider(backend), &ref, row->id,
                                runtime_row_ttl(runtime, backend, row));
             return 0;
         }
-        if (machine.state == PROVIDER_PAUSED && row->state == RUNTIME_RUNNING) {
+        if (machine.state == PROVIDER_PAUSED && row->state == SANDBOX_RUNNING) {
             runtime_row_paused(runtime, caller, row, "provider");
-            row->state = RUNTIME_PAUSED;
+            row->state = SANDBOX_PAUSED;
         }
         /* One that was started behind our back is attached to: that tells its token. */
         int r =
@@ -402,7 +402,7 @@ static int wake_locked(struct runtime *runtime, const struct runtime_caller *cal
                    err->message);
     runtime_mask(runtime, row->team_id, why);
     if (runtime_row_gone(runtime, caller, row, why)) {
-        row->state = RUNTIME_ERROR;
+        row->state = SANDBOX_LOST;
         row->error = arena_str(arena, str_of(why));
         row->state_at_us = clock_wall_us();
         return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' is %s", STR_ARG(row->id), why);

@@ -142,12 +142,12 @@ int runtime_row_alive(const struct store_runtime_sandbox *row, struct error *err
                          STR_ARG(row->id), when,
                          STR_ARG(row->error.p ? row->error : STR("on request")));
     }
-    if (row->state == RUNTIME_ERROR)
+    if (row->state == SANDBOX_LOST)
         return error_set(err, ERROR_NOT_FOUND,
                          "sandbox '%.*s' does not exist any more (%.*s): ensure its key again, or"
                          " make a new one",
                          STR_ARG(row->id), STR_ARG(row->error));
-    if (row->state == RUNTIME_CREATING)
+    if (row->state == SANDBOX_CREATING)
         return error_set(err, ERROR_CONFLICT, "sandbox '%.*s' is being made: try again soon",
                          STR_ARG(row->id));
     return 0;
@@ -183,12 +183,12 @@ int64_t runtime_row_ttl(const struct runtime *runtime, struct backend *backend,
 
 bool runtime_row_kept(const struct store_runtime_sandbox *row)
 {
-    return row->key.p || row->persistent || row->state == RUNTIME_PAUSED;
+    return row->key.p || row->persistent || row->state == SANDBOX_PAUSED;
 }
 
 int64_t runtime_row_unused_since(const struct store_runtime_sandbox *row)
 {
-    bool paused_later = row->state == RUNTIME_PAUSED && row->state_at_us > row->last_used_at_us;
+    bool paused_later = row->state == SANDBOX_PAUSED && row->state_at_us > row->last_used_at_us;
 
     return paused_later ? row->state_at_us : row->last_used_at_us;
 }
@@ -258,7 +258,7 @@ void runtime_row_event(struct runtime *runtime, const struct runtime_caller *cal
 
 /* What was seen of the row's machine; it may have another by now. */
 static bool seen(struct runtime *runtime, const struct store_runtime_sandbox *row,
-                 enum runtime_state state, const char *reason, int64_t at_us)
+                 enum sandbox_state state, const char *reason, int64_t at_us)
 {
     bool changed = false;
     struct error err;
@@ -283,7 +283,7 @@ void runtime_row_paused(struct runtime *runtime, const struct runtime_caller *ca
 {
     bool by_caller = strcmp(by, "request") == 0;
 
-    if (!seen(runtime, row, RUNTIME_PAUSED, NULL, by_caller ? clock_wall_us() : ended_at(row)))
+    if (!seen(runtime, row, SANDBOX_PAUSED, NULL, by_caller ? clock_wall_us() : ended_at(row)))
         return;
     runtime_row_event(runtime, caller, row, "sandbox.paused", json_pack("{s:s}", "by", by));
     runtime_live_forget(runtime, row->id);
@@ -299,9 +299,9 @@ static double ran_s(const struct store_runtime_sandbox *row, int64_t until_us)
 }
 
 /* One with a key can come back under its id: from its newest snapshot. */
-static enum runtime_state state_of_gone(const struct store_runtime_sandbox *row)
+static enum sandbox_state state_of_gone(const struct store_runtime_sandbox *row)
 {
-    return row->key.p ? RUNTIME_ERROR : RUNTIME_KILLED;
+    return row->key.p ? SANDBOX_LOST : SANDBOX_ENDED;
 }
 
 static void tell_gone(struct runtime *runtime, const struct runtime_caller *caller,
@@ -331,7 +331,7 @@ bool runtime_row_gone(struct runtime *runtime, const struct runtime_caller *call
 }
 
 static bool told(struct runtime *runtime, const struct store_runtime_sandbox *row,
-                 enum runtime_state state, const char *reason, int64_t at_us)
+                 enum sandbox_state state, const char *reason, int64_t at_us)
 {
     bool changed = false;
     struct error err;
@@ -344,10 +344,10 @@ static bool told(struct runtime *runtime, const struct store_runtime_sandbox *ro
 }
 
 bool runtime_row_told(struct runtime *runtime, const struct runtime_caller *caller,
-                      const struct store_runtime_sandbox *row, enum runtime_state state,
+                      const struct store_runtime_sandbox *row, enum sandbox_state state,
                       int64_t at_us)
 {
-    bool paused = state == RUNTIME_PAUSED;
+    bool paused = state == SANDBOX_PAUSED;
 
     if (!told(runtime, row, state, NULL, at_us))
         return false;
@@ -381,7 +381,7 @@ static void mark_killed(struct runtime *runtime, const struct runtime_caller *ca
     struct error err;
     json_t *data;
 
-    if (store_runtime_sandbox_state(runtime->config.store, row->id, RUNTIME_KILLED,
+    if (store_runtime_sandbox_state(runtime->config.store, row->id, SANDBOX_ENDED,
                                     str_of(message ? message : reason), now_us, &changed, &err) < 0)
         log_error("runtime", "sandbox=%.*s state=killed not recorded: %s", STR_ARG(row->id),
                   err.message);

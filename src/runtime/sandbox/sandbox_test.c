@@ -56,7 +56,7 @@ TEST(ensure_three_tiers)
     work_open(&env, NULL, work_quick);
     first = work_ensure(&env, "conversation:c1:s1", TIER_CREATED, &arena);
     CHECK_INT(first.spec_hash.len, 16);
-    CHECK_INT(first.state, RUNTIME_RUNNING);
+    CHECK_INT(first.state, SANDBOX_RUNNING);
     put(&env, first.id, "kept");
     CHECK_INT(work_events(&env, "sandbox.created"), 1);
     CHECK_INT(work_events(&env, "sandbox.started"), 1);
@@ -330,7 +330,7 @@ TEST(kill_is_idempotent_and_vanished_ones_say_so)
     CHECK(work_event_has(&env, "sandbox.killed", "runtime_seconds"));
     OK(runtime_sandbox_get(env.core.runtime, &env.core.caller, killed.id, true, &arena, &now,
                            &err));
-    CHECK_INT(now.state, RUNTIME_KILLED);
+    CHECK_INT(now.state, SANDBOX_ENDED);
     CHECK(now.destroyed_at_us > 0);
     FAILS(runtime_exec(env.core.runtime, &env.core.caller, killed.id, &command, &result, &err),
           ERROR_NOT_FOUND, "was killed at");
@@ -342,7 +342,7 @@ TEST(kill_is_idempotent_and_vanished_ones_say_so)
     CHECK_INT(work_events(&env, "sandbox.killed"), 2);
     CHECK(work_event_has(&env, "sandbox.killed", "\"gone\""));
     OK(runtime_sandbox_get(env.core.runtime, &env.core.caller, gone.id, false, &arena, &now, &err));
-    CHECK_INT(now.state, RUNTIME_ERROR);
+    CHECK_INT(now.state, SANDBOX_LOST);
     FAILS(runtime_sandbox_pause(env.core.runtime, &env.core.caller, gone.id, &err), ERROR_NOT_FOUND,
           "does not exist any more");
     FAILS(runtime_sandbox_kill(env.core.runtime, &env.core.caller, STR("sbx_none"), NULL, &err),
@@ -419,11 +419,11 @@ static void abandon(struct work_env *env, struct str id)
     bool changed;
 
     OK(store_runtime_sandbox_get(env->core.store, STR("t1"), id, &arena, &row, &err));
-    OK(store_runtime_sandbox_state(env->core.store, id, RUNTIME_KILLED, STR("test"), 1, &changed,
+    OK(store_runtime_sandbox_state(env->core.store, id, SANDBOX_ENDED, STR("test"), 1, &changed,
                                    &err));
     row.id = str_of(arena_printf(&arena, "%.*s", STR_ARG(id)));
     OK(store_runtime_sandbox_forget(env->core.store, 2, 10, &(size_t){0}, &err));
-    row.state = RUNTIME_CREATING;
+    row.state = SANDBOX_CREATING;
     row.external_id = STR_NONE;
     row.last_used_at_us = row.created_at_us = clock_wall_us() - (int64_t)1000 * 1000000;
     row.running_since_us = 0;
@@ -552,12 +552,12 @@ TEST(a_sandbox_at_the_end_of_its_time_is_paused_once_its_provider_says_so)
     provider_fake_set_state(env.core.fake, machine, PROVIDER_PAUSING);
     OK(runtime_sandbox_get(env.core.runtime, &env.core.caller, sandbox.id, true, &arena, &now,
                            &err));
-    CHECK_INT(now.state, RUNTIME_RUNNING);
+    CHECK_INT(now.state, SANDBOX_RUNNING);
     CHECK_INT(work_events(&env, "sandbox.paused"), 0);
     provider_fake_set_state(env.core.fake, machine, PROVIDER_PAUSED);
     OK(runtime_sandbox_get(env.core.runtime, &env.core.caller, sandbox.id, true, &arena, &now,
                            &err));
-    CHECK_INT(now.state, RUNTIME_PAUSED);
+    CHECK_INT(now.state, SANDBOX_PAUSED);
     CHECK_INT(work_events(&env, "sandbox.paused"), 1);
     /* A command that finds it on its way to be paused waits for that and resumes it. */
     (void)work_exec(&env, sandbox.id, "true", 0, &arena);

@@ -55,12 +55,12 @@ static int make_ready(struct runtime *runtime, const struct runtime_caller *call
     struct provider_ref ref;
 
     if (caller->looks)
-        return row->state == RUNTIME_RUNNING
+        return row->state == SANDBOX_RUNNING
                    ? 0
                    : error_set(err, ERROR_CONFLICT,
                                "sandbox '%.*s' does not run, and a viewer's API key wakes nothing",
                                STR_ARG(row->id));
-    if (row->state != RUNTIME_RUNNING ||
+    if (row->state != SANDBOX_RUNNING ||
         runtime_live_life(runtime, row->id, ttl_s) == LIFE_UNKNOWN) {
         if (machine_wake(runtime, caller, backend, row, arena, err) < 0)
             return -1;

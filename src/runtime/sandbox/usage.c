@@ -45,7 +45,7 @@ void runtime_usage_tell(struct runtime *runtime, const struct runtime_caller *ca
 void runtime_usage_tell_all(struct runtime *runtime)
 {
     auto_arena struct arena arena = {0};
-    struct store_runtime_sandbox_query wanted = {.state = &(enum runtime_state){RUNTIME_RUNNING},
+    struct store_runtime_sandbox_query wanted = {.state = &(enum sandbox_state){SANDBOX_RUNNING},
                                                  .limit = HOURLY_MAX};
     struct store_runtime_sandbox *rows = NULL;
     size_t count = 0;

@@ -286,7 +286,7 @@ static bool sandbox_gone(struct live_session *live)
     if (runtime_sandbox_get(live->runtime, &live->caller, live->row.sandbox_id, true, &arena,
                             &sandbox, &err) < 0)
         return err.code == ERROR_NOT_FOUND;
-    return sandbox.state == RUNTIME_KILLED || sandbox.state == RUNTIME_ERROR;
+    return sandbox.state == SANDBOX_ENDED || sandbox.state == SANDBOX_LOST;
 }
 
 static bool sandbox_paused(struct live_session *live)
@@ -297,7 +297,7 @@ static bool sandbox_paused(struct live_session *live)
 
     return runtime_sandbox_get(live->runtime, &live->caller, live->row.sandbox_id, true, &arena,
                                &sandbox, &err) == 0 &&
-           sandbox.state == RUNTIME_PAUSED;
+           sandbox.state == SANDBOX_PAUSED;
 }
 
 static bool is_in(struct live_session *live, enum session_state state)

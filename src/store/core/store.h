@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "store/core/sandbox_state.h"
 
 struct store;
 struct store_driver;
@@ -451,22 +452,13 @@ int store_delivery_later(struct store *store, struct str webhook_id, int64_t eve
 
 /* ---- sandboxes (store_sandbox.c) ---- */
 
-enum store_sandbox_state {
-    STORE_SANDBOX_RUNNING,
-    STORE_SANDBOX_PAUSED,
-    STORE_SANDBOX_KILLING, /* teardown was begun and must be finished */
-    STORE_SANDBOX_ENDED,   /* history */
-};
-
-/* What was under way when a paused row was written. */
-enum store_sandbox_step { STORE_STEP_NONE, STORE_STEP_PAUSING, STORE_STEP_RESUMING };
-
 enum store_resumed { STORE_RESUMED_NEVER, STORE_RESUMED_MEMORY, STORE_RESUMED_DISK };
 
 /* The part of a row that changes when a sandbox is paused or resumed. */
 struct store_sandbox_life {
-    enum store_sandbox_state state; /* RUNNING or PAUSED */
-    enum store_sandbox_step step;
+    enum sandbox_state state;
+    enum sandbox_state
+        listed; /* as sandbox_state_listed(); RUNNING while it is paused at the end of its time */
     int64_t end_at_us;        /* of a paused one: when it was paused */
     int64_t running_since_us; /* when it was made or resumed last */
     bool memory;              /* its (last) pause keeps the processes */
@@ -549,8 +541,8 @@ struct store_sandbox_end {
  * threads. ERROR_NOT_FOUND when it does not run. */
 int store_sandbox_set_end(struct store *store, struct str id, const struct store_sandbox_end *end,
                           int64_t *out_end_at_us, int64_t *out_revision, struct error *err);
-/* Replaces the life of a running or paused one, and adds an event (or NULL). With durable it is on
- * disk when this returns. ERROR_NOT_FOUND when there is no such row. */
+/* Replaces the life of one, and adds an event (or NULL). With durable it is on disk when this returns.
+ * ERROR_NOT_FOUND when there is no such row, or it may not get there from its state (sandbox_state.h). */
 int store_sandbox_set_life(struct store *store, struct str id,
                            const struct store_sandbox_life *life, const struct store_event *event,
                            bool durable, int64_t *out_revision, struct error *err);

@@ -43,10 +43,11 @@ int store_clock_set(struct store *store, struct str boot_id, int64_t clock_us, i
         store_exec(conn, "DELETE FROM host_clock", err) < 0 ||
                 run(conn, "INSERT INTO host_clock (boot_id, clock_us) VALUES (?1, ?2)", boot_id,
                     clock_us, err) < 0 ||
-                (move_us && run(conn,
-                                "UPDATE sandboxes SET end_at_us = end_at_us + ?1,"
-                                " running_since_us = running_since_us + ?1 WHERE state = 'running'",
-                                STR_NONE, move_us, err) < 0) ||
+                (move_us &&
+                 run(conn,
+                     "UPDATE sandboxes SET end_at_us = end_at_us + ?1,"
+                     " running_since_us = running_since_us + ?1 WHERE listed = 'running'",
+                     STR_NONE, move_us, err) < 0) ||
                 (move_us && run(conn, "UPDATE deliveries SET next_at_us = next_at_us + ?1",
                                 STR_NONE, move_us, err) < 0)
             ? -1

@@ -184,6 +184,21 @@ TEST(numbers_are_given_once)
     store_close(stores[0]);
 }
 
+/* The store of a server with the first `count` migrations. */
+static void make_old(struct store_env *env, size_t count)
+{
+    char version[96];
+
+    store_env_make(env);
+    store_env_exec(env, "CREATE TABLE schema_migrations (version BIGINT PRIMARY KEY,"
+                        " name TEXT NOT NULL, applied_at_us BIGINT NOT NULL)");
+    for (size_t i = 0; i < count; i++)
+        store_env_exec(env, migrations[i].sql);
+    (void)snprintf(version, sizeof(version),
+                   "/* old */ INSERT INTO schema_migrations VALUES (%zu, '', 0)", count);
+    store_env_exec(env, version);
+}
+
 enum { BEFORE_COUNTERS = 17 };
 
 TEST(numbers_go_on_after_an_upgrade)
@@ -194,13 +209,8 @@ TEST(numbers_go_on_after_an_upgrade)
     struct store *store;
     size_t count = 0;
 
-    store_env_make(&env);
-    store_env_exec(&env, "CREATE TABLE schema_migrations (version BIGINT PRIMARY KEY,"
-                         " name TEXT NOT NULL, applied_at_us BIGINT NOT NULL)");
-    for (size_t i = 0; i < BEFORE_COUNTERS; i++)
-        store_env_exec(&env, migrations[i].sql);
-    store_env_exec(&env, "INSERT INTO schema_migrations VALUES (17, '', 0);"
-                         "INSERT INTO audit (seq, at_us, team_id, key_id, method, path, status,"
+    make_old(&env, BEFORE_COUNTERS);
+    store_env_exec(&env, "INSERT INTO audit (seq, at_us, team_id, key_id, method, path, status,"
                          " request_id) VALUES (41, 1, 't', '', 'POST', '/', 200, 'r')");
     store = store_env_open(&env);
     (void)add_audit(store);
@@ -210,7 +220,7 @@ TEST(numbers_go_on_after_an_upgrade)
     store_close(store);
 }
 
-enum { BEFORE_KEEP = 26 };
+enum { BEFORE_KEEP = 26, BEFORE_LIFECYCLE = 28 };
 
 #define BEFORE_KEEP_ROW(id, key, profile, lifetime)                                              \
     "INSERT INTO runtime_sandboxes (id, team_id, sandbox_key, spec_hash, provider, external_id," \
@@ -232,12 +242,7 @@ TEST(an_upgrade_takes_the_lifetime_from_keys)
     auto_arena struct arena arena = {0};
     struct store *store;
 
-    store_env_make(&env);
-    store_env_exec(&env, "CREATE TABLE schema_migrations (version BIGINT PRIMARY KEY,"
-                         " name TEXT NOT NULL, applied_at_us BIGINT NOT NULL)");
-    for (size_t i = 0; i < BEFORE_KEEP; i++)
-        store_env_exec(&env, migrations[i].sql);
-    store_env_exec(&env, "INSERT INTO schema_migrations VALUES (26, '', 0)");
+    make_old(&env, BEFORE_KEEP);
     store_env_exec(&env, BEFORE_KEEP_ROW("key", "a", "default", "604800"));
     store_env_exec(&env, BEFORE_KEEP_ROW("desktop", "b", "desktop", "604800"));
     store_env_exec(&env, BEFORE_KEEP_ROW("asked", "c", "default", "86400"));
@@ -250,6 +255,54 @@ TEST(an_upgrade_takes_the_lifetime_from_keys)
         OK(store_runtime_sandbox_get(store, STR("t"), str_of(expected[i].id), &arena, &row, &err));
         CHECK_INT(row.max_lifetime_s, expected[i].lifetime_s);
     }
+    store_close(store);
+}
+
+/* A comment in front of a statement of an old schema: driver_postgres_test.c leaves it out. */
+#define BEFORE_LIFECYCLE_ROW(id, state, step)                                                    \
+    "/* old */ INSERT INTO sandboxes (id, team_id, template_id, alias, state, step, revision,"   \
+    " started_at_us, end_at_us, cpu_count, mem_mb, disk_mb, metadata, env, access_token,"        \
+    " internet, internet_given, secure, ended_at_us, end_reason) VALUES ('" id "', 't', 'base'," \
+    " '', '" state "', '" step                                                                   \
+    "', 0, 1, 2, 1, 1, 1, '{}', '{}', '', 1, 0, 0, 9000000000000000, '')"
+
+/* The states and steps of old rows are one lifecycle (0029_lifecycle.sql). */
+TEST(an_upgrade_keeps_the_states_of_sandboxes)
+{
+    static const struct {
+        const char *id;
+        enum sandbox_state state, listed;
+    } expected[] = {
+        {"runs", SANDBOX_RUNNING, SANDBOX_RUNNING},  {"ends", SANDBOX_PAUSING, SANDBOX_RUNNING},
+        {"pauses", SANDBOX_PAUSING, SANDBOX_PAUSED}, {"paused", SANDBOX_PAUSED, SANDBOX_PAUSED},
+        {"wakes", SANDBOX_RESUMING, SANDBOX_PAUSED}, {"dies", SANDBOX_KILLING, SANDBOX_KILLING},
+        {"dead", SANDBOX_ENDED, SANDBOX_ENDED}};
+    auto_store_env struct store_env env = {0};
+    auto_arena struct arena arena = {0};
+    struct store_runtime_sandbox lost;
+    struct store *store;
+
+    make_old(&env, BEFORE_LIFECYCLE);
+    store_env_exec(&env, "INSERT INTO teams (id, name, created_at_us) VALUES ('t', 'n', 1)");
+    store_env_exec(&env, BEFORE_LIFECYCLE_ROW("runs", "running", ""));
+    store_env_exec(&env, BEFORE_LIFECYCLE_ROW("ends", "running", "pausing"));
+    store_env_exec(&env, BEFORE_LIFECYCLE_ROW("pauses", "paused", "pausing"));
+    store_env_exec(&env, BEFORE_LIFECYCLE_ROW("paused", "paused", ""));
+    store_env_exec(&env, BEFORE_LIFECYCLE_ROW("wakes", "paused", "resuming"));
+    store_env_exec(&env, BEFORE_LIFECYCLE_ROW("dies", "killing", "pausing"));
+    store_env_exec(&env, BEFORE_LIFECYCLE_ROW("dead", "ended", ""));
+    store_env_exec(&env, BEFORE_KEEP_ROW("key", "a", "default", "0"));
+    store_env_exec(&env, "UPDATE runtime_sandboxes SET state = 'error'");
+    store = store_env_open(&env);
+    for (size_t i = 0; i < sizeof(expected) / sizeof(*expected); i++) {
+        struct store_sandbox row;
+
+        OK(store_sandbox_get(store, str_of(expected[i].id), &arena, &row, &err));
+        CHECK_INT(row.life.state, expected[i].state);
+        CHECK_INT(row.life.listed, expected[i].listed);
+    }
+    OK(store_runtime_sandbox_get(store, STR("t"), STR("key"), &arena, &lost, &err));
+    CHECK_INT(lost.state, SANDBOX_LOST);
     store_close(store);
 }
 

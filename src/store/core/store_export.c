@@ -119,8 +119,8 @@ void store_export_release(struct store_export *store)
 
 static const char *const lists[] = {
     [STORE_EXPORT_BOXES] =
-        "SELECT id, state || ' ' || step || ' ' || running_since_us || ' ' || resumed_from"
-        " FROM sandboxes WHERE state = 'paused' OR (state = 'running' AND auto_pause = 1)"
+        "SELECT id, listed || ' ' || state || ' ' || running_since_us || ' ' || resumed_from"
+        " FROM sandboxes WHERE listed = 'paused' OR (listed = 'running' AND auto_pause = 1)"
         " ORDER BY id",
     [STORE_EXPORT_VOLUMES] = "SELECT id, '' FROM volumes WHERE deleting = 0 ORDER BY id",
     [STORE_EXPORT_LAYERS] = "SELECT name, '' FROM layers WHERE EXISTS (SELECT 1 FROM layer_uses"

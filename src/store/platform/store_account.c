@@ -6,13 +6,13 @@
 
 /* Keys of a sandbox end with it. Those of a sandbox with a key of its own live as long as its row, which can
  * get another machine; others end with their machine, also before the row has followed. */
-#define SANDBOX_LIVES                                                             \
-    "(sandbox_id = '' OR EXISTS (SELECT 1 FROM runtime_sandboxes AS made"         \
-    " WHERE made.id = api_keys.sandbox_id AND made.destroyed_at_us = 0"           \
-    " AND (made.sandbox_key <> '' OR NOT EXISTS (SELECT 1 FROM sandboxes AS gone" \
-    " WHERE gone.id = made.external_id AND gone.state IN ('killing', 'ended'))))" \
-    " OR EXISTS (SELECT 1 FROM sandboxes AS box"                                  \
-    " WHERE box.id = api_keys.sandbox_id AND box.state NOT IN ('killing', 'ended')))"
+#define SANDBOX_LIVES                                                              \
+    "(sandbox_id = '' OR EXISTS (SELECT 1 FROM runtime_sandboxes AS made"          \
+    " WHERE made.id = api_keys.sandbox_id AND made.destroyed_at_us = 0"            \
+    " AND (made.sandbox_key <> '' OR NOT EXISTS (SELECT 1 FROM sandboxes AS gone"  \
+    " WHERE gone.id = made.external_id AND gone.listed IN ('killing', 'ended'))))" \
+    " OR EXISTS (SELECT 1 FROM sandboxes AS box"                                   \
+    " WHERE box.id = api_keys.sandbox_id AND box.listed NOT IN ('killing', 'ended')))"
 
 /* clang-format off */
 #define KEY_ROW(F, T, AND)                                                                            \
@@ -146,7 +146,7 @@ int store_key_sandbox(struct store *store, struct str team_id, struct str sandbo
                    " FROM runtime_sandboxes AS made"
                    " WHERE made.id = ?2 AND made.team_id = ?1 AND made.destroyed_at_us = 0"
                    " UNION ALL SELECT id FROM sandboxes WHERE id = ?2 AND team_id = ?1"
-                   " AND state NOT IN ('killing', 'ended')",
+                   " AND listed NOT IN ('killing', 'ended')",
                    err) < 0)
         return -1;
     bind_text(&query, team_id);

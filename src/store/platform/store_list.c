@@ -8,7 +8,7 @@
 #define RANGE(compare) " AND (started_at_us, id) " compare " (?2, ?3) AND started_at_us >= ?4"
 #define ORDER(order) " ORDER BY started_at_us " order ", id " order " LIMIT ?6"
 #define ONE(state, template, compare, order)                                       \
-    "SELECT " SANDBOX_COLUMNS " FROM sandboxes WHERE team_id = ?1 AND state = " state \
+    "SELECT " SANDBOX_COLUMNS " FROM sandboxes WHERE team_id = ?1 AND listed = " state \
     " AND " template RANGE(compare) ORDER(order)
 #define TWO(template, compare, order)                                                 \
     "SELECT * FROM (SELECT * FROM (" ONE("'running'", template, compare, order) ") AS a" \
@@ -24,7 +24,7 @@
 #define TAG_WHERE                                                                    \
     " FROM sandbox_tags AS t JOIN sandboxes ON id = t.tag_sandbox WHERE t.tag_team = ?1 AND t.tag = ?7" \
     " AND t.tag_start >= ?4 AND (?5 = '' OR template_id = ?5)"                       \
-    " AND ((state = 'running' AND ?8 = 1) OR (state = 'paused' AND ?9 = 1))"         \
+    " AND ((listed = 'running' AND ?8 = 1) OR (listed = 'paused' AND ?9 = 1))"         \
     ALSO("?10") ALSO("?11") ALSO("?12")
 #define TAG(compare, order)                                                          \
     "SELECT " SANDBOX_COLUMNS TAG_WHERE " AND (t.tag_start, t.tag_sandbox) " compare " (?2, ?3)" \
@@ -39,10 +39,10 @@ static const char *const by_tag[2] = {TAG("<", "DESC"), TAG(">", "ASC")};
 static const char count_by_tag[] =
     "SELECT count(*)" TAG_WHERE " AND ?2 = '' AND ?3 = '' AND ?6 = ''";
 static const char count_by_template[] =
-    "SELECT count(*) FROM sandboxes WHERE team_id = ?1 AND template_id = ?2 AND state = 'running'"
+    "SELECT count(*) FROM sandboxes WHERE team_id = ?1 AND template_id = ?2 AND listed = 'running'"
     " AND started_at_us >= ?3";
 static const char count_by_state[] =
-    "SELECT count(*) FROM sandboxes WHERE team_id = ?1 AND ?2 = '' AND state = 'running'"
+    "SELECT count(*) FROM sandboxes WHERE team_id = ?1 AND ?2 = '' AND listed = 'running'"
     " AND started_at_us >= ?3";
 /* clang-format on */
 

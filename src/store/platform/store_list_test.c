@@ -24,6 +24,7 @@ static void add(struct store *store, const char *id, int64_t start, const char *
                                 .team_id = STR("t"),
                                 .template_id = str_of(template),
                                 .started_at_us = start,
+                                .life = {.state = SANDBOX_RUNNING},
                                 .tags = tags,
                                 .tag_count = tag_count};
 
@@ -37,7 +38,7 @@ TEST(pages_by_tag)
     auto_arena struct arena arena = {0};
     struct store_sandbox_query query = {
         .team_id = STR("t"), .running = true, .paused = true, .limit = 10, .tag_count = 1};
-    struct store_sandbox_life life = {.state = STORE_SANDBOX_PAUSED};
+    struct store_sandbox_life life = {.state = SANDBOX_PAUSED, .listed = SANDBOX_PAUSED};
     struct store_sandbox *rows;
     size_t count;
     int64_t revision;

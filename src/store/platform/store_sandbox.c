@@ -8,29 +8,14 @@
 #include "store/driver/query.h"
 #include "store/platform/store_sandbox_row.h"
 
-static const char *const state_names[] = {
-    [STORE_SANDBOX_RUNNING] = "running",
-    [STORE_SANDBOX_PAUSED] = "paused",
-    [STORE_SANDBOX_KILLING] = "killing",
-    [STORE_SANDBOX_ENDED] = "ended",
-};
-
-static const char *const step_names[] = {
-    [STORE_STEP_NONE] = "",
-    [STORE_STEP_PAUSING] = "pausing",
-    [STORE_STEP_RESUMING] = "resuming",
-};
-
 static const char *const resumed_names[] = {
     [STORE_RESUMED_NEVER] = "",
     [STORE_RESUMED_MEMORY] = "memory",
     [STORE_RESUMED_DISK] = "disk",
 };
 
-static const struct names states = NAMES("state of a sandbox", state_names);
-static const struct names steps = NAMES("step of a sandbox", step_names);
 static const struct names resumed = NAMES("last resume of a sandbox", resumed_names);
-static const struct names *const names[] = {&states, &steps, &resumed};
+static const struct names *const names[] = {&sandbox_state_names, &sandbox_state_names, &resumed};
 static const struct row_field fields[] = {SANDBOX_ROW(ROW_FIELD, struct store_sandbox, ROW_NEXT)};
 const struct row sandbox_row = ROW_OF(fields, struct store_sandbox, .names = names);
 
@@ -42,6 +27,7 @@ static int insert_row(struct conn *conn, const struct store_sandbox *given, stru
     if (query_open(&query, conn, ROW_INSERT("sandboxes", SANDBOX_ROW), err) < 0)
         return -1;
     row.tagged = true;
+    row.life.listed = sandbox_state_listed(row.life.state);
     if (!row.metadata.p)
         row.metadata = STR("{}");
     if (!row.env.p)
@@ -94,7 +80,7 @@ int store_sandbox_live(struct store *store, struct arena *arena, struct store_sa
 
     if (query_open(&query, conn,
                    "SELECT " ROW_COLUMNS(SANDBOX_HEAD) ", '{}', '{}', '', " ROW_COLUMNS(
-                       SANDBOX_TAIL) " FROM sandboxes WHERE state <> 'ended'",
+                       SANDBOX_TAIL) " FROM sandboxes WHERE listed <> 'ended'",
                    err) < 0)
         return -1;
     return row_all(&sandbox_row, &query, arena, out, out_count, err);
@@ -111,7 +97,7 @@ int store_sandbox_policies(struct store *store, struct str team_id, struct arena
 
     if (query_open(&query, conn,
                    "SELECT " ROW_COLUMNS(POLICY_ROW) " FROM sandboxes WHERE team_id = ?1 AND"
-                                                     " state <> 'ended' AND network LIKE"
+                                                     " listed <> 'ended' AND network LIKE"
                                                      " '%${e2b.secrets.%'",
                    err) < 0)
         return -1;
@@ -125,14 +111,13 @@ int store_sandbox_set_end(struct store *store, struct str id, const struct store
     auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(
-            &query, conn,
-            "UPDATE sandboxes SET revision = revision + 1, end_at_us ="
-            " CASE WHEN ?3 = 1 AND end_at_us > ?2 THEN end_at_us"
-            " WHEN ?4 > 0 AND ?2 > running_since_us + ?4 THEN running_since_us + ?4"
-            " ELSE ?2 END"
-            " WHERE id = ?1 AND state = 'running' AND step = '' RETURNING end_at_us, revision",
-            err) < 0)
+    if (query_open(&query, conn,
+                   "UPDATE sandboxes SET revision = revision + 1, end_at_us ="
+                   " CASE WHEN ?3 = 1 AND end_at_us > ?2 THEN end_at_us"
+                   " WHEN ?4 > 0 AND ?2 > running_since_us + ?4 THEN running_since_us + ?4"
+                   " ELSE ?2 END"
+                   " WHERE id = ?1 AND state = 'running' RETURNING end_at_us, revision",
+                   err) < 0)
         return -1;
     bind_text(&query, id);
     bind_int(&query, end->end_at_us);
@@ -148,23 +133,26 @@ int store_sandbox_set_end(struct store *store, struct str id, const struct store
 static int set_life(struct conn *conn, struct str id, const struct store_sandbox_life *life,
                     int64_t *out_revision, struct error *err)
 {
+    char sources[SANDBOX_SOURCES_SIZE];
     auto_query struct query query = {0};
 
     if (query_open(&query, conn,
-                   "UPDATE sandboxes SET revision = revision + 1, state = ?2, step = ?3,"
+                   "UPDATE sandboxes SET revision = revision + 1, state = ?2, listed = ?3,"
                    " end_at_us = ?4, running_since_us = ?5, memory = ?6, auto_pause = ?7,"
-                   " resumed_from = ?8 WHERE id = ?1 AND state IN ('running', 'paused')"
+                   " resumed_from = ?8 WHERE id = ?1 AND ?9 LIKE '%,' || state || ',%'"
                    " RETURNING revision",
                    err) < 0)
         return -1;
+    sandbox_state_sources(life->state, sources);
     bind_text(&query, id);
-    bind_text(&query, str_of(state_names[life->state]));
-    bind_text(&query, str_of(step_names[life->step]));
+    bind_text(&query, str_of(name_of(&sandbox_state_names, life->state)));
+    bind_text(&query, str_of(name_of(&sandbox_state_names, life->listed)));
     bind_int(&query, life->end_at_us);
     bind_int(&query, life->running_since_us);
     bind_int(&query, life->memory);
     bind_int(&query, life->auto_pause);
     bind_text(&query, str_of(resumed_names[life->resumed_from]));
+    bind_text(&query, str_of(sources));
     if (query_one(&query, "sandbox", id, err) < 0)
         return -1;
     *out_revision = query_int(&query, 0);
@@ -210,8 +198,8 @@ int store_sandbox_killing(struct store *store, struct str id, struct str reason,
     auto_query struct query query = {0};
 
     if (query_open(&query, conn,
-                   "UPDATE sandboxes SET state = 'killing', end_reason = ?2"
-                   " WHERE id = ?1 AND state IN ('running', 'paused')",
+                   "UPDATE sandboxes SET state = 'killing', listed = 'killing', end_reason = ?2"
+                   " WHERE id = ?1 AND listed IN ('running', 'paused')",
                    err) < 0)
         return -1;
     bind_text(&query, id);
@@ -229,9 +217,9 @@ static int end_row(struct conn *conn, struct str id, struct str reason, int64_t 
 
     if (query_open(
             &query, conn,
-            "UPDATE sandboxes SET state = 'ended', ended_at_us = ?3,"
+            "UPDATE sandboxes SET state = 'ended', listed = 'ended', ended_at_us = ?3,"
             " end_reason = CASE WHEN end_reason = '' THEN ?2 ELSE end_reason END,"
-            " access_token = '', traffic_token = '', env = '{}' WHERE id = ?1 AND state <> 'ended'"
+            " access_token = '', traffic_token = '', env = '{}' WHERE id = ?1 AND listed <> 'ended'"
             " RETURNING id",
             err) < 0)
         return -1;
@@ -270,7 +258,7 @@ int store_sandbox_prune(struct store *store, int64_t before_us, size_t max, size
 
     if (query_open(&query, conn,
                    "DELETE FROM sandboxes WHERE id IN (SELECT id FROM sandboxes"
-                   " WHERE state = 'ended' AND ended_at_us < ?1 LIMIT ?2) RETURNING id",
+                   " WHERE listed = 'ended' AND ended_at_us < ?1 LIMIT ?2) RETURNING id",
                    err) < 0)
         return -1;
     bind_int(&query, before_us);

@@ -17,7 +17,7 @@
     F(T, internet_given, internet_given) AND() F(T, network, network) AND()                         \
     F(T, secure, secure) AND()                                                                      \
     F(T, ended_at_us, ended_at_us) AND() F(T, end_reason, end_reason) AND()                         \
-    F(T, step, life.step) AND() F(T, memory, life.memory) AND()                                     \
+    F(T, listed, life.listed) AND() F(T, memory, life.memory) AND()                                     \
     F(T, resumed_from, life.resumed_from) AND() F(T, running_since_us, life.running_since_us) AND() \
     F(T, timeout_s, timeout_s) AND() F(T, auto_pause, life.auto_pause) AND()                        \
     F(T, auto_pause_memory, auto_pause_memory) AND() F(T, auto_resume, auto_resume) AND()           \

@@ -76,8 +76,11 @@ TEST(uses_are_counted)
     auto_arena struct arena arena = {0};
     struct store_snapshot first = snapshot_of("mine", "default", "base,one");
     struct store_snapshot second = snapshot_of("", "default", "base,one,two");
-    struct store_sandbox row = {
-        .id = STR("sb"), .team_id = STR("t"), .template_id = STR("x"), .layers = STR("base,one")};
+    struct store_sandbox row = {.id = STR("sb"),
+                                .team_id = STR("t"),
+                                .template_id = STR("x"),
+                                .layers = STR("base,one"),
+                                .life = {.state = SANDBOX_RUNNING}};
     struct store_template found;
     bool freed = true, known, used;
 

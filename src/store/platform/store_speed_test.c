@@ -38,12 +38,14 @@ static int64_t time_pages(struct store *store, const struct store_sandbox_query 
     " "
 #define FILL(first, last)                                                                        \
     NUMBERS(first, last)                                                                         \
-    "INSERT INTO sandboxes (id, team_id, template_id, alias, state, revision, started_at_us,"    \
+    "INSERT INTO sandboxes (id, team_id, template_id, alias, listed, state, revision, "          \
+    "started_at_us,"                                                                             \
     " end_at_us, cpu_count, mem_mb, disk_mb, metadata, env, access_token, internet,"             \
     " internet_given, secure, ended_at_us, end_reason) SELECT 'i' || x, 't',"                    \
     " CASE WHEN x <= 1000 OR x % 1000 = 1 THEN 't2' ELSE 't1' END, 'base', CASE"                 \
     " WHEN x > 100 AND x % 10 = 9 THEN 'ended' WHEN x > 100 AND x % 10 = 8 THEN 'paused'"        \
-    " ELSE 'running' END, 0, x, x + 5, 2, 512, 1024, '{}', '{}', '', 1, 0, 1, 0, '' FROM "       \
+    " ELSE 'running' END, 'running', 0, x, x + 5, 2, 512, 1024, '{}', '{}', '', 1, 0, 1, 0, '' " \
+    "FROM "                                                                                      \
     "n;" NUMBERS(                                                                                \
         first,                                                                                   \
         last) "INSERT INTO sandbox_tags SELECT 't', 'red', x, 'i' || x FROM n WHERE x <= 100 OR" \

@@ -142,6 +142,7 @@ TEST(sandboxes_of_it_are_counted)
                                 .team_id = STR("t"),
                                 .template_id = STR("b1"),
                                 .layers = STR("base,treea"),
+                                .life = {.state = SANDBOX_RUNNING},
                                 .started_at_us = 70,
                                 .setup = STR("{\"user\":\"bob\"}")};
     struct store_template found;

@@ -26,7 +26,7 @@ static struct store_sandbox row_of(const char *id, const char *team, int64_t sta
         .template_id = STR("t1"),
         .alias = STR("base"),
         .started_at_us = started,
-        .life = {.end_at_us = started + 1000},
+        .life = {.state = SANDBOX_RUNNING, .end_at_us = started + 1000},
         .cpu_count = 2,
         .mem_mb = 512,
         .disk_mb = 1024,
@@ -189,13 +189,13 @@ TEST(sandbox_row_life)
           ERROR_NOT_FOUND);
     OK(store_sandbox_live(store, &arena, &rows, &count, &err));
     CHECK_INT(count, 1);
-    CHECK_INT(rows[0].life.state, STORE_SANDBOX_KILLING);
+    CHECK_INT(rows[0].life.state, SANDBOX_KILLING);
     CHECK_STR(rows[0].end_reason, "kill");
     OK(store_sandbox_ended(store, STR("a"), STR("kill"), NULL, 600, &freed, &err));
     OK(store_sandbox_ended(store, STR("a"), STR("again"), NULL, 700, &freed, &err));
     OK(store_sandbox_ended(store, STR("unknown"), STR("kill"), NULL, 600, &freed, &err));
     OK(store_sandbox_get(store, STR("a"), &arena, &row, &err));
-    CHECK_INT(row.life.state, STORE_SANDBOX_ENDED);
+    CHECK_INT(row.life.state, SANDBOX_ENDED);
     CHECK_STR(row.end_reason, "kill");
     CHECK_STR(row.access_token, "");
     CHECK_STR(row.traffic_token, "");
@@ -224,10 +224,13 @@ TEST(sandbox_row_paused_and_resumed)
     add_sandbox(store, "b", "t", 200);
     add_sandbox(store, "c", "t", 300);
     OK(store_sandbox_get(store, STR("b"), &arena, &row, &err));
-    CHECK(row.life.state == STORE_SANDBOX_RUNNING && row.life.step == STORE_STEP_NONE);
+    CHECK(row.life.state == SANDBOX_RUNNING && row.life.listed == SANDBOX_RUNNING);
     life = row.life;
-    life.state = STORE_SANDBOX_PAUSED;
-    life.step = STORE_STEP_PAUSING;
+    life.state = life.listed = SANDBOX_PAUSED;
+    life.state = SANDBOX_RESUMING; /* of one that runs */
+    FAILS(store_sandbox_set_life(store, STR("b"), &life, NULL, false, &revision, &err),
+          ERROR_NOT_FOUND);
+    life.state = SANDBOX_PAUSING;
     life.end_at_us = 777;
     life.memory = true;
     OK(store_sandbox_set_life(store, STR("b"), &life, NULL, false, &revision, &err));
@@ -237,10 +240,10 @@ TEST(sandbox_row_paused_and_resumed)
     FAILS(store_sandbox_set_end(store, STR("b"), &(struct store_sandbox_end){.end_at_us = 5}, &end,
                                 &revision, &err),
           ERROR_NOT_FOUND);
-    life.step = STORE_STEP_NONE;
+    life.state = SANDBOX_PAUSED;
     OK(store_sandbox_set_life(store, STR("b"), &life, NULL, true, &revision, &err));
     OK(store_sandbox_get(store, STR("b"), &arena, &row, &err));
-    CHECK(row.life.state == STORE_SANDBOX_PAUSED && row.life.memory);
+    CHECK(row.life.state == SANDBOX_PAUSED && row.life.memory);
     CHECK_INT(row.life.end_at_us, 777);
 
     /* One state, the other, both in order. */
@@ -264,7 +267,7 @@ TEST(sandbox_row_paused_and_resumed)
     CHECK_INT(count, 1);
     CHECK_STR(rows[0].id, "c");
 
-    life.state = STORE_SANDBOX_RUNNING;
+    life.state = life.listed = SANDBOX_RUNNING;
     life.resumed_from = STORE_RESUMED_DISK;
     life.running_since_us = 1000;
     OK(store_sandbox_set_life(store, STR("b"), &life, NULL, false, &revision, &err));
@@ -425,4 +428,24 @@ TEST(events_and_deliveries)
     OK(store_clock_set(store, STR("boot"), 0, -3 * hour_us, &err));
     OK(store_delivery_next(store, STR(","), &arena, &next, &err));
     CHECK_INT(next.next_at_us, 7 * hour_us);
+}
+
+TEST(no_state_follows_where_the_lifecycle_has_no_way)
+{
+    char sources[SANDBOX_SOURCES_SIZE];
+
+    CHECK(sandbox_state_may(SANDBOX_CREATING, SANDBOX_RUNNING));
+    CHECK(sandbox_state_may(SANDBOX_LOST, SANDBOX_CREATING)); /* its key brings it back */
+    CHECK(!sandbox_state_may(SANDBOX_RUNNING, SANDBOX_CREATING));
+    CHECK(!sandbox_state_may(SANDBOX_RUNNING, SANDBOX_RESUMING));
+    CHECK(!sandbox_state_may(SANDBOX_PAUSED, SANDBOX_SEALING));
+    for (unsigned to = 0; to < SANDBOX_STATE_COUNT; to++) {
+        CHECK(!sandbox_state_may(SANDBOX_ENDED, to));
+        CHECK(to == SANDBOX_ENDED || to == SANDBOX_LOST || to == SANDBOX_KILLING ||
+              !sandbox_state_may(SANDBOX_KILLING, to));
+    }
+    sandbox_state_sources(SANDBOX_RESUMING, sources);
+    CHECK_STR(str_of(sources), ",paused,resuming,");
+    sandbox_state_sources(SANDBOX_ENDED, sources);
+    CHECK(strstr(sources, ",killing,") && !strstr(sources, ",ended,"));
 }

@@ -1,8 +1,8 @@
 #include "store/runtime/runtime_state.h"
 
-static const char *const runtime_states[] = {
-    [RUNTIME_CREATING] = "creating", [RUNTIME_RUNNING] = "running", [RUNTIME_PAUSED] = "paused",
-    [RUNTIME_KILLED] = "killed",     [RUNTIME_ERROR] = "error",
+static const char *const runtime_states[SANDBOX_STATE_COUNT] = {
+    [SANDBOX_CREATING] = "creating", [SANDBOX_RUNNING] = "running", [SANDBOX_PAUSED] = "paused",
+    [SANDBOX_ENDED] = "killed",      [SANDBOX_LOST] = "error",
 };
 const struct names runtime_state_names = NAMES("state of a sandbox", runtime_states);
 

@@ -2,14 +2,9 @@
 #pragma once
 
 #include "base/names.h"
+#include "store/core/sandbox_state.h"
 
-enum runtime_state { /* of a sandbox */
-                     RUNTIME_CREATING,
-                     RUNTIME_RUNNING,
-                     RUNTIME_PAUSED,
-                     RUNTIME_KILLED,
-                     RUNTIME_ERROR, /* its machine is gone; its key brings it back */
-};
+/* The states of a sandbox that /api/v1 shows; others have no name in it. */
 extern const struct names runtime_state_names;
 
 enum snapshot_state { SNAPSHOT_CREATING, SNAPSHOT_READY, SNAPSHOT_ERROR, SNAPSHOT_EXPIRED };

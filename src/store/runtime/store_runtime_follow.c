@@ -68,14 +68,6 @@ int store_runtime_sandbox_by_machine(struct store *store, struct str machine, st
     return row_one(&runtime_sandbox_row, &query, "sandbox with machine", machine, arena, out, err);
 }
 
-static const char *const engine_states[] = {
-    [ENGINE_NONE] = "",
-    [ENGINE_RUNNING] = "running",
-    [ENGINE_PAUSED] = "paused",
-    [ENGINE_ENDED] = "ended",
-};
-static const struct names engine_state_names = NAMES("state of a machine", engine_states);
-
 #define OF_STRAY(T, column, member) ROW_FIELD(T, column, row.member)
 static const struct row_field stray_fields[] = {
     RUNTIME_SANDBOX_ROW(OF_STRAY, struct store_runtime_stray, ROW_NEXT),
@@ -83,7 +75,7 @@ static const struct row_field stray_fields[] = {
     ROW_FIELD(struct store_runtime_stray, engine_reason, reason),
     ROW_FIELD(struct store_runtime_stray, engine_at, at_us),
 };
-static const struct names *const stray_names[] = {&runtime_state_names, &engine_state_names};
+static const struct names *const stray_names[] = {&sandbox_state_names, &sandbox_state_names};
 static const struct row stray_row =
     ROW_OF(stray_fields, struct store_runtime_stray, .flags = ROW_NONE, .names = stray_names);
 static const struct row_field unknown_fields[] = {
@@ -95,12 +87,12 @@ static const struct row unknown_row =
 /* 'moving': a pause or resume is under way. */
 #define ENGINE(column) \
     "(SELECT " column " FROM sandboxes AS s WHERE s.id = runtime_sandboxes.external_id)"
-#define ENGINE_STATE                                                     \
-    ENGINE("CASE WHEN s.state = 'paused' AND s.step <> '' THEN 'moving'" \
-           " WHEN s.state IN ('running', 'paused') THEN s.state ELSE 'ended' END")
-#define ENGINE_AT                                                                         \
-    ENGINE("CASE WHEN s.state = 'ended' THEN s.ended_at_us WHEN s.state = 'running' THEN" \
-           " s.running_since_us ELSE coalesce((SELECT max(at_us) FROM events"             \
+#define ENGINE_STATE                                                             \
+    ENGINE("CASE WHEN s.listed = 'paused' AND s.state <> 'paused' THEN 'moving'" \
+           " WHEN s.listed IN ('running', 'paused') THEN s.listed ELSE 'ended' END")
+#define ENGINE_AT                                                                           \
+    ENGINE("CASE WHEN s.listed = 'ended' THEN s.ended_at_us WHEN s.listed = 'running' THEN" \
+           " s.running_since_us ELSE coalesce((SELECT max(at_us) FROM events"               \
            " WHERE sandbox_id = s.id AND type = 'paused'), 0) END")
 
 static int changed_ones(struct conn *conn, struct str provider, size_t limit, struct arena *arena,
@@ -111,7 +103,7 @@ static int changed_ones(struct conn *conn, struct str provider, size_t limit, st
     if (query_open(
             &query, conn,
             "SELECT * FROM (SELECT " RUNTIME_SANDBOX_COLUMNS ", coalesce(" ENGINE_STATE
-            ", '') AS engine_state, coalesce(" ENGINE(
+            ", 'lost') AS engine_state, coalesce(" ENGINE(
                 "s.end_reason") ", '') AS engine_reason, coalesce(" ENGINE_AT ", 0) AS engine_at"
                                 " FROM runtime_sandboxes WHERE provider = ?1"
                                 " AND destroyed_at_us = 0 AND state IN ('running', 'paused'))"
@@ -130,8 +122,8 @@ static int unknown_ones(struct conn *conn, int64_t before_us, size_t limit, stru
     auto_query struct query query = {0};
 
     if (query_open(&query, conn,
-                   "SELECT s.id FROM sandboxes AS s WHERE s.state <> 'ended'"
-                   " AND s.state <> 'killing' AND s.started_at_us < ?1 AND NOT EXISTS"
+                   "SELECT s.id FROM sandboxes AS s WHERE s.listed <> 'ended'"
+                   " AND s.listed <> 'killing' AND s.started_at_us < ?1 AND NOT EXISTS"
                    " (SELECT 1 FROM runtime_sandboxes AS a WHERE a.external_id = s.id) LIMIT ?2",
                    err) < 0)
         return -1;

@@ -20,7 +20,7 @@ int store_runtime_sandbox_list(struct store *store,
         return -1;
     runtime_bind(&query, wanted->team_id);
     bind_text(&query,
-              wanted->state ? str_of(name_of(&runtime_state_names, *wanted->state)) : STR(""));
+              wanted->state ? str_of(name_of(&sandbox_state_names, *wanted->state)) : STR(""));
     runtime_bind(&query, wanted->agent_id);
     runtime_bind(&query, wanted->task_id);
     runtime_bind(&query, wanted->provider);

@@ -11,7 +11,7 @@
 
 static const struct row_field fields[] = {
     RUNTIME_SANDBOX_ROW(ROW_FIELD, struct store_runtime_sandbox, ROW_NEXT)};
-static const struct names *const names[] = {&runtime_state_names};
+static const struct names *const names[] = {&sandbox_state_names};
 const struct row runtime_sandbox_row =
     ROW_OF(fields, struct store_runtime_sandbox, .flags = ROW_NONE, .names = names);
 
@@ -82,7 +82,7 @@ int store_runtime_sandbox_count(struct store *store, struct str provider, int64_
 struct change {
     struct str id;
     struct str machine; /* nothing happens unless the row has it, and is not about to get another */
-    enum runtime_state state;
+    enum sandbox_state state;
     struct str reason;
     int64_t at_us;
     bool told; /* and unless the row knows of nothing that came after */
@@ -91,6 +91,7 @@ struct change {
 /* 1 = it changed. */
 static int set_state(struct conn *conn, const struct change *change, struct error *err)
 {
+    char sources[SANDBOX_SOURCES_SIZE];
     auto_query struct query query = {0};
 
     if (query_open(&query, conn,
@@ -99,21 +100,24 @@ static int set_state(struct conn *conn, const struct change *change, struct erro
                    " AND running_since_us < ?4 THEN ?4 - running_since_us ELSE 0 END,"
                    " running_since_us = CASE WHEN ?2 <> 'running' THEN 0"
                    " WHEN running_since_us > 0 THEN running_since_us ELSE ?4 END,"
-                   " destroyed_at_us = CASE WHEN ?2 = 'killed' THEN ?4 ELSE 0 END,"
+                   " destroyed_at_us = CASE WHEN ?2 = 'ended' THEN ?4 ELSE 0 END,"
                    " state_at_us = ?7"
                    " WHERE id = ?1 AND destroyed_at_us = 0 AND (state <> ?2 OR error <> ?3)"
                    " AND (?5 = '' OR (external_id = ?5 AND state <> 'creating'))"
                    " AND (?6 = 0 OR state_at_us < ?7)"
+                   " AND ?8 LIKE '%,' || state || ',%'"
                    " RETURNING id",
                    err) < 0)
         return -1;
     bind_text(&query, change->id);
-    bind_text(&query, str_of(name_of(&runtime_state_names, change->state)));
+    sandbox_state_sources(change->state, sources);
+    bind_text(&query, str_of(name_of(&sandbox_state_names, change->state)));
     runtime_bind(&query, change->reason);
     bind_int(&query, change->at_us);
     runtime_bind(&query, change->machine);
     bind_int(&query, change->told);
     bind_int(&query, change->told ? change->at_us : clock_wall_us());
+    bind_text(&query, str_of(sources));
     return query_step(&query, err);
 }
 
@@ -123,7 +127,7 @@ static int claim_row(struct conn *conn, const struct store_runtime_claim *claim,
 
     if (claim->replaces.p && set_state(conn,
                                        &(struct change){.id = claim->replaces,
-                                                        .state = RUNTIME_KILLED,
+                                                        .state = SANDBOX_ENDED,
                                                         .reason = claim->reason,
                                                         .at_us = claim->row->created_at_us},
                                        err) < 0)
@@ -325,7 +329,7 @@ static int change_state(struct store *store, const struct change *change, bool *
 }
 
 int store_runtime_sandbox_seen(struct store *store, struct str id, struct str machine,
-                               enum runtime_state state, struct str error, int64_t at_us,
+                               enum sandbox_state state, struct str error, int64_t at_us,
                                bool *out_changed, struct error *err)
 {
     return change_state(store, &(struct change){id, machine, state, error, at_us, false},
@@ -333,14 +337,14 @@ int store_runtime_sandbox_seen(struct store *store, struct str id, struct str ma
 }
 
 int store_runtime_sandbox_told(struct store *store, struct str id, struct str machine,
-                               enum runtime_state state, struct str error, int64_t at_us,
+                               enum sandbox_state state, struct str error, int64_t at_us,
                                bool *out_changed, struct error *err)
 {
     return change_state(store, &(struct change){id, machine, state, error, at_us, true},
                         out_changed, err);
 }
 
-int store_runtime_sandbox_state(struct store *store, struct str id, enum runtime_state state,
+int store_runtime_sandbox_state(struct store *store, struct str id, enum sandbox_state state,
                                 struct str error, int64_t at_us, bool *out_changed,
                                 struct error *err)
 {

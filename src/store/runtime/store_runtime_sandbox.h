@@ -23,7 +23,7 @@ int store_runtime_instance(struct store *store, struct arena *arena, struct str 
 struct store_runtime_sandbox {
     struct str id, team_id, key, spec_hash, provider, external_id, token, address, cdp_url;
     struct str image, profile, settings, metadata; /* settings, metadata: JSON objects */
-    enum runtime_state state;
+    enum sandbox_state state;
     struct str error, agent_id, task_id, snapshot_id;
     int64_t idle_s, max_lifetime_s, cpu;
     bool persistent;
@@ -82,18 +82,18 @@ int store_runtime_sandbox_ready(struct store *store, struct str id,
                                 const struct store_runtime_ready *ready, struct error *err);
 /* KILLED destroys. Nothing happens to one that is destroyed.
  * *out_changed: the state is another one now. */
-int store_runtime_sandbox_state(struct store *store, struct str id, enum runtime_state state,
+int store_runtime_sandbox_state(struct store *store, struct str id, enum sandbox_state state,
                                 struct str error, int64_t at_us, bool *out_changed,
                                 struct error *err);
 /* The same, for what was seen of a machine: nothing happens when the row has another one meanwhile, or
  * is about to get one. */
 int store_runtime_sandbox_seen(struct store *store, struct str id, struct str machine,
-                               enum runtime_state state, struct str error, int64_t at_us,
+                               enum sandbox_state state, struct str error, int64_t at_us,
                                bool *out_changed, struct error *err);
 /* The same, as its provider tells it of an earlier moment: nothing happens when the row knows what came
  * after. */
 int store_runtime_sandbox_told(struct store *store, struct str id, struct str machine,
-                               enum runtime_state state, struct str error, int64_t at_us,
+                               enum sandbox_state state, struct str error, int64_t at_us,
                                bool *out_changed, struct error *err);
 /* last_used only grows; the counters are added. */
 int store_runtime_sandbox_used(struct store *store, struct str id, int64_t at_us, int64_t commands,
@@ -103,7 +103,7 @@ int store_runtime_sandbox_count(struct store *store, struct str provider, int64_
 
 struct store_runtime_sandbox_query {
     struct str team_id;              /* STR_NONE = all teams */
-    const enum runtime_state *state; /* NULL = any */
+    const enum sandbox_state *state; /* NULL = any */
     struct str agent_id, task_id, provider;
     bool destroyed;         /* also those */
     int64_t before_us;      /* created before; 0 = any */
@@ -134,13 +134,12 @@ int store_runtime_sandbox_by_machine(struct store *store, struct str machine, st
                                      struct store_runtime_sandbox *out, struct error *err);
 /* Where rows and the engine's own disagree: machines that ended, were paused or resumed, and (row.id is
  * STR_NONE) sandboxes of the engine started before `before_us` that have no row. */
-enum engine_state { ENGINE_NONE, ENGINE_RUNNING, ENGINE_PAUSED, ENGINE_ENDED };
 struct store_runtime_stray {
     struct store_runtime_sandbox row;
     struct str machine;
-    enum engine_state state; /* NONE: the engine does not know it */
-    struct str reason;       /* of its end there */
-    int64_t at_us;           /* since when, as far as it is known; 0 = not */
+    enum sandbox_state state; /* RUNNING, PAUSED or ENDED; LOST: the engine does not know it */
+    struct str reason;        /* of its end there */
+    int64_t at_us;            /* since when, as far as it is known; 0 = not */
 };
 int store_runtime_strays(struct store *store, struct str provider, int64_t before_us, size_t limit,
                          struct arena *arena, struct store_runtime_stray **out, size_t *out_count,

@@ -13,7 +13,7 @@ static struct store_runtime_sandbox row_of(const char *id, const char *key, cons
         .spec_hash = str_of(hash),
         .provider = STR("p"),
         .settings = STR("{}"),
-        .state = RUNTIME_CREATING,
+        .state = SANDBOX_CREATING,
         .created_at_us = 1000000,
         .last_used_at_us = 1000000,
         .cpu = 2,
@@ -47,10 +47,10 @@ TEST(runtime_claims)
     OK(claim(store, &c, NULL, 0, &err)); /* another spec */
     FAILS(claim(store, &b, "a", 1, &err), ERROR_QUOTA);
     OK(store_runtime_sandbox_get(store, STR("t"), STR("a"), &arena, &got, &err));
-    CHECK_INT(got.state, RUNTIME_CREATING); /* nothing of what failed is left */
+    CHECK_INT(got.state, SANDBOX_CREATING); /* nothing of what failed is left */
     OK(claim(store, &b, "a", 2, &err));
     OK(store_runtime_sandbox_get(store, STR("t"), STR("a"), &arena, &got, &err));
-    CHECK_INT(got.state, RUNTIME_KILLED);
+    CHECK_INT(got.state, SANDBOX_ENDED);
     CHECK(got.destroyed_at_us > 0);
     OK(store_runtime_sandbox_find(store, STR("t"), STR("k"), STR("h1"), &arena, &got, &err));
     CHECK_STR(got.id, "b");
@@ -81,7 +81,7 @@ TEST(runtime_usage_adds_up)
         &(struct store_runtime_ready){.external_id = STR("x"), .at_us = 2000000, .create_ms = 7},
         &err));
     /* What was seen of a machine that it has no more. */
-    OK(store_runtime_sandbox_seen(store, STR("a"), STR("w"), RUNTIME_ERROR, STR("gone"), 3000000,
+    OK(store_runtime_sandbox_seen(store, STR("a"), STR("w"), SANDBOX_LOST, STR("gone"), 3000000,
                                   &changed, &err));
     CHECK(!changed);
     FAILS(store_runtime_sandbox_ready(
@@ -90,13 +90,13 @@ TEST(runtime_usage_adds_up)
                   .machine = STR("w"), .external_id = STR("w"), .at_us = 3000000, .create_ms = -1},
               &err),
           ERROR_NOT_FOUND);
-    OK(store_runtime_sandbox_seen(store, STR("a"), STR("x"), RUNTIME_PAUSED, STR_NONE, 5000000,
+    OK(store_runtime_sandbox_seen(store, STR("a"), STR("x"), SANDBOX_PAUSED, STR_NONE, 5000000,
                                   &changed, &err));
     CHECK(changed);
-    OK(store_runtime_sandbox_state(store, STR("a"), RUNTIME_PAUSED, STR_NONE, 9000000, &changed,
+    OK(store_runtime_sandbox_state(store, STR("a"), SANDBOX_PAUSED, STR_NONE, 9000000, &changed,
                                    &err));
     CHECK(!changed);
-    OK(store_runtime_sandbox_state(store, STR("a"), RUNTIME_RUNNING, STR_NONE, 10000000, &changed,
+    OK(store_runtime_sandbox_state(store, STR("a"), SANDBOX_RUNNING, STR_NONE, 10000000, &changed,
                                    &err));
     OK(store_runtime_sandbox_used(store, STR("a"), 500, 3, 1, &err));
     OK(store_runtime_usage(store, USAGE_BY_PROVIDER, STR("t"), 11000000, &arena, &usage, &count,
@@ -108,9 +108,9 @@ TEST(runtime_usage_adds_up)
     CHECK_INT(usage->commands, 3);
     OK(store_runtime_sandbox_get(store, STR("t"), STR("a"), &arena, &got, &err));
     CHECK_INT(got.last_used_at_us, 2000000); /* only grows */
-    OK(store_runtime_sandbox_state(store, STR("a"), RUNTIME_KILLED, STR("r"), 12000000, &changed,
+    OK(store_runtime_sandbox_state(store, STR("a"), SANDBOX_ENDED, STR("r"), 12000000, &changed,
                                    &err));
-    OK(store_runtime_sandbox_state(store, STR("a"), RUNTIME_RUNNING, STR_NONE, 13000000, &changed,
+    OK(store_runtime_sandbox_state(store, STR("a"), SANDBOX_RUNNING, STR_NONE, 13000000, &changed,
                                    &err));
     CHECK(!changed);
     OK(store_runtime_sandbox_get(store, STR("t"), STR("a"), &arena, &got, &err));
@@ -218,7 +218,7 @@ TEST(a_state_that_is_not_known_is_an_error)
     CHECK_INT(store_runtime_sandbox_get(store, STR("t"), STR("a"), &arena, &got, &refusal), -1);
     CHECK_INT(refusal.code, ERROR_INTERNAL);
     CHECK(strstr(refusal.message, "state of a sandbox 'dreaming'") &&
-          strstr(refusal.message, "killed or error"));
+          strstr(refusal.message, "ended or lost"));
     FAILS(store_runtime_sandbox_list(store, &(struct store_runtime_sandbox_query){.limit = 10},
                                      &arena, &list, &count, &err),
           ERROR_INTERNAL);

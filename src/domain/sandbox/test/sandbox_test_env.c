@@ -152,7 +152,7 @@ char *env_end_reason(struct env *env, const char *id)
     struct error err = {0};
 
     if (store_sandbox_get(env->store, str_of(id), &arena, &row, &err) < 0 ||
-        row.life.state != STORE_SANDBOX_ENDED)
+        row.life.state != SANDBOX_ENDED)
         return NULL;
     return str_dup(row.end_reason);
 }

@@ -202,7 +202,7 @@ static int find(const struct runtime_caller *caller, struct str id, struct error
 static void fill(struct runtime_sandbox *out)
 {
     *out = (struct runtime_sandbox){.id = STR(V1_FAKE_ID),
-                                    .state = RUNTIME_RUNNING,
+                                    .state = SANDBOX_RUNNING,
                                     .provider = STR("e2b"),
                                     .agent_id = STR("a1"),
                                     .created_at_us = 1767225600123456};
