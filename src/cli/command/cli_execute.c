@@ -21,6 +21,7 @@
 #include "cli/core/cli_runtime.h"
 #include "cli/core/cli_table.h"
 #include "cli/core/cli_v1.h"
+#include "protocol/json/json_scan.h"
 #include "protocol/json/json_shape.h"
 
 enum {
@@ -36,7 +37,9 @@ enum {
 struct running {
     const struct cli_runtime *run;
     struct http_call stream;
-    char *process_id; /* NULL until it runs */
+    struct buf name, type, data; /* of the record that is read */
+    struct buf bytes;            /* that it stands for */
+    char *process_id;            /* NULL until it runs */
     bool with_stdin, ended;
     int status, signals;
 };
@@ -172,15 +175,39 @@ static void start_input(const struct running *running)
 
 /* ---- records ---- */
 
-static int write_output(int fd, struct str base64, struct error *err)
+/* Takes the type and the data of a record into `running`. */
+static bool read_record(struct running *running, struct str line)
 {
-    auto_buf struct buf bytes = {0};
+    struct json_scan scan = {.text = line};
+    bool ok = json_scan_open(&scan, '{');
+
+    buf_clear(&running->type);
+    buf_clear(&running->data);
+    while (ok && json_scan_item(&scan, '}')) {
+        struct str name;
+
+        buf_clear(&running->name);
+        ok = json_scan_string(&scan, &running->name) && json_scan_open(&scan, ':');
+        name = buf_str(&running->name);
+        if (ok && str_is(name, "type"))
+            ok = json_scan_string(&scan, &running->type);
+        else if (ok && str_is(name, "data"))
+            ok = json_scan_string(&scan, &running->data);
+        else if (ok)
+            json_scan_skip(&scan);
+    }
+    return ok && !scan.broken && !json_scan_peek(&scan);
+}
+
+static int write_output(struct running *running, int fd, struct error *err)
+{
+    struct buf *bytes = &running->bytes;
     int rc;
 
-    buf_init(&bytes, PENDING_MAX);
-    if (!base64_decode(base64, &bytes))
+    buf_clear(bytes);
+    if (!base64_decode(buf_str(&running->data), bytes))
         return error_set(err, ERROR_UNAVAILABLE, "the server sent output that is not base64");
-    rc = fd_write_full(fd, bytes.p, bytes.len);
+    rc = fd_write_full(fd, bytes->p, bytes->len);
     return rc < 0 ? error_set_errno(err, -rc, "writing the command's output") : 0;
 }
 
@@ -206,22 +233,14 @@ static void on_started(struct running *running, const json_t *record)
         start_input(running);
 }
 
-/* Most of what comes, taken without a look at each byte as JSON: base64 has no quotes. */
-static bool is_output(struct str line, const char *head, struct str *out)
-{
-    size_t len = strlen(head);
-
-    if (!str_starts(line, str_of(head)) || !str_ends(line, STR("\"}")) || line.len < len + 2)
-        return false;
-    *out = str_n(line.p + len, line.len - len - 2);
-    return memchr(out->p, '"', out->len) == NULL;
-}
-
 /* Its start, its end, or why there is none. */
-static int on_life_record(struct running *running, const json_t *record, struct error *err)
+static int on_life_record(struct running *running, struct str line, struct error *err)
 {
-    struct str type = json_get_str(record, "type");
+    auto_json json_t *record = NULL;
+    struct str type = buf_str(&running->type);
 
+    if (json_parse(line, &record, err) < 0)
+        return error_prefix(err, "the server's answer");
     if (str_is(type, "exit"))
         return on_exit_record(running, record);
     if (str_is(type, "error"))
@@ -232,40 +251,27 @@ static int on_life_record(struct running *running, const json_t *record, struct 
     return 0;
 }
 
-/* --json: the records themselves, one per line. */
-static int on_json_record(struct running *running, struct str line, struct error *err)
-{
-    auto_json json_t *record = NULL;
-    struct str type;
-
-    if (json_parse(line, &record, err) < 0)
-        return error_prefix(err, "the server's answer");
-    type = json_get_str(record, "type");
-    if (str_is(type, "heartbeat"))
-        return 0;
-    printf("%.*s\n", STR_ARG(line));
-    if (fflush(stdout) != 0)
-        return error_set_errno(err, errno, "writing the command's output");
-    return on_life_record(running, record, err);
-}
-
+/* With --json, records are written as they are, one per line. */
 static int on_record(struct running *running, struct str line, struct error *err)
 {
-    auto_json json_t *record = NULL;
-    struct str type, data;
+    struct str type;
+    bool is_out, is_err;
 
-    if (running->run->cli->json)
-        return on_json_record(running, line, err);
-    if (is_output(line, "{\"type\":\"stdout\",\"data\":\"", &data))
-        return write_output(STDOUT_FILENO, data, err);
-    if (json_parse(line, &record, err) < 0)
-        return error_prefix(err, "the server's answer");
-    type = json_get_str(record, "type");
-    if (str_is(type, "stdout"))
-        return write_output(STDOUT_FILENO, json_get_str(record, "data"), err);
-    if (str_is(type, "stderr"))
-        return write_output(STDERR_FILENO, json_get_str(record, "data"), err);
-    return on_life_record(running, record, err);
+    if (!read_record(running, line))
+        return error_set(err, ERROR_UNAVAILABLE, "the server sent a record that is not JSON");
+    type = buf_str(&running->type);
+    is_out = str_is(type, "stdout");
+    is_err = str_is(type, "stderr");
+    if (str_is(type, "heartbeat"))
+        return 0;
+    if ((is_out || is_err) && !running->run->cli->json)
+        return write_output(running, is_out ? STDOUT_FILENO : STDERR_FILENO, err);
+    if (running->run->cli->json) {
+        printf("%.*s\n", STR_ARG(line));
+        if (fflush(stdout) != 0)
+            return error_set_errno(err, errno, "writing the command's output");
+    }
+    return is_out || is_err ? 0 : on_life_record(running, line, err);
 }
 
 /* All whole lines that have come. */
@@ -395,11 +401,17 @@ int cli_runtime_run(const struct cli_runtime *run)
                               .stream = {.fd = -1},
                               .with_stdin =
                                   !run->no_stdin && (run->interactive || cli_runtime_has_stdin())};
+    struct buf *bufs[] = {&running.name, &running.type, &running.data, &running.bytes};
     struct error err = {0};
-    int rc = begin(&running, &err);
+    int rc;
 
+    for (size_t i = 0; i < sizeof(bufs) / sizeof(bufs[0]); i++)
+        buf_init(bufs[i], PENDING_MAX);
+    rc = begin(&running, &err);
     if (rc == 0)
         rc = pump(&running, &err);
+    for (size_t i = 0; i < sizeof(bufs) / sizeof(bufs[0]); i++)
+        buf_done(bufs[i]);
     http_call_done(&running.stream);
     free(running.process_id);
     return rc < 0 ? cli_fail(&err) : running.status;

@@ -7,11 +7,11 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/encode.h"
-#include "protocol/rpc/proto_scan.h"
+#include "protocol/json/json_scan.h"
 #include "protocol/rpc/proto_wire.h"
 
 struct encoder {
-    struct proto_scan scan;
+    struct json_scan scan;
     struct buf *out;
     struct buf text; /* scratch: the string read last */
     unsigned depth;
@@ -33,22 +33,22 @@ static int wrong_kind(const struct encoder *enc, const struct proto_field *field
 static bool read_text(struct encoder *enc)
 {
     buf_clear(&enc->text);
-    return proto_scan_string(&enc->scan, &enc->text);
+    return json_scan_string(&enc->scan, &enc->text);
 }
 
 /* ---- numbers ---- */
 
 static bool read_integer(struct encoder *enc, int64_t *out)
 {
-    if (proto_scan_peek(&enc->scan) == '"')
+    if (json_scan_peek(&enc->scan) == '"')
         return read_text(enc) && str_to_i64(buf_str(&enc->text), out);
-    return str_to_i64(proto_scan_word(&enc->scan), out);
+    return str_to_i64(json_scan_word(&enc->scan), out);
 }
 
 static bool read_enum(struct encoder *enc, const struct proto_field *field, int64_t *out)
 {
-    if (proto_scan_peek(&enc->scan) != '"')
-        return str_to_i64(proto_scan_word(&enc->scan), out) && *out >= INT32_MIN &&
+    if (json_scan_peek(&enc->scan) != '"')
+        return str_to_i64(json_scan_word(&enc->scan), out) && *out >= INT32_MIN &&
                *out <= INT32_MAX;
     if (!read_text(enc))
         return false;
@@ -63,7 +63,7 @@ static bool read_enum(struct encoder *enc, const struct proto_field *field, int6
 
 static bool read_bool(struct encoder *enc, int64_t *out)
 {
-    struct str word = proto_scan_word(&enc->scan);
+    struct str word = json_scan_word(&enc->scan);
 
     *out = str_is(word, "true");
     return *out || str_is(word, "false");
@@ -107,7 +107,7 @@ static int encode_packed(struct encoder *enc, const struct proto_field *field)
 
     proto_wire_add_tag(enc->out, field->number, PROTO_WIRE_BYTES);
     mark = enc->out->len;
-    while (proto_scan_item(&enc->scan, ']')) {
+    while (json_scan_item(&enc->scan, ']')) {
         uint64_t value;
 
         if (!read_scalar(enc, field, &value))
@@ -140,7 +140,7 @@ static int encode_string(struct encoder *enc, const struct proto_field *field)
 
     proto_wire_add_tag(enc->out, field->number, PROTO_WIRE_BYTES);
     mark = enc->out->len;
-    if (!proto_scan_string(&enc->scan, enc->out))
+    if (!json_scan_string(&enc->scan, enc->out))
         return enc->out->overflowed ? 0 : wrong_kind(enc, field);
     return close_value(enc, field, before, mark);
 }
@@ -186,16 +186,16 @@ static int encode_map(struct encoder *enc, const struct proto_field *field)
     static const struct proto_field key = {1, "key", PROTO_STRING};
     static const struct proto_field value = {2, "value", PROTO_STRING};
 
-    if (!proto_scan_open(&enc->scan, '{'))
+    if (!json_scan_open(&enc->scan, '{'))
         return wrong_kind(enc, field);
-    while (proto_scan_item(&enc->scan, '}')) {
+    while (json_scan_item(&enc->scan, '}')) {
         size_t mark;
 
         proto_wire_add_tag(enc->out, field->number, PROTO_WIRE_BYTES);
         mark = enc->out->len;
         if (encode_string(enc, &key) != 0)
             return -1;
-        if (!proto_scan_open(&enc->scan, ':'))
+        if (!json_scan_open(&enc->scan, ':'))
             return enc->out->overflowed ? 0 : broken(enc);
         if (encode_string(enc, &value) != 0)
             return -1;
@@ -241,15 +241,15 @@ static int encode_one(struct encoder *enc, const struct proto_field *field)
 
 static int encode_value(struct encoder *enc, const struct proto_field *field)
 {
-    if (proto_scan_peek(&enc->scan) == 'n')
-        return str_is(proto_scan_word(&enc->scan), "null") ? 0 : broken(enc);
+    if (json_scan_peek(&enc->scan) == 'n')
+        return str_is(json_scan_word(&enc->scan), "null") ? 0 : broken(enc);
     if (!field->repeated)
         return encode_one(enc, field);
-    if (!proto_scan_open(&enc->scan, '['))
+    if (!json_scan_open(&enc->scan, '['))
         return wrong_kind(enc, field);
     if (field->kind <= PROTO_ENUM)
         return encode_packed(enc, field);
-    while (proto_scan_item(&enc->scan, ']')) {
+    while (json_scan_item(&enc->scan, ']')) {
         if (encode_one(enc, field) != 0)
             return -1;
         if (enc->out->overflowed)
@@ -268,16 +268,16 @@ static const struct proto_field *find_field(const struct proto_message *message,
 
 static int encode_message(struct encoder *enc, const struct proto_message *message)
 {
-    if (!proto_scan_open(&enc->scan, '{'))
+    if (!json_scan_open(&enc->scan, '{'))
         return broken(enc);
-    while (proto_scan_item(&enc->scan, '}')) {
+    while (json_scan_item(&enc->scan, '}')) {
         const struct proto_field *field;
 
-        if (!read_text(enc) || !proto_scan_open(&enc->scan, ':'))
+        if (!read_text(enc) || !json_scan_open(&enc->scan, ':'))
             return broken(enc);
         field = find_field(message, buf_str(&enc->text));
         if (!field)
-            proto_scan_skip(&enc->scan);
+            json_scan_skip(&enc->scan);
         else if (encode_value(enc, field) != 0)
             return -1;
         if (enc->out->overflowed)

@@ -1,4 +1,5 @@
-/* Reads JSON text piece by piece, for proto_encode.c. Blanks in front of a piece are skipped. */
+/* Reads JSON text piece by piece, without a tree, for what is long or frequent. Blanks in front of a piece are
+ * skipped. It reads loosely where that is harmless, but never past the end of the text. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,7 +8,7 @@
 #include "base/buf.h"
 #include "base/str.h"
 
-struct proto_scan {
+struct json_scan {
     struct str text;
     size_t at;
     bool broken; /* set when the text is no JSON; it stays set */
@@ -15,14 +16,14 @@ struct proto_scan {
 };
 
 /* The next character, or NUL at the end. */
-char proto_scan_peek(struct proto_scan *scan);
+char json_scan_peek(struct json_scan *scan);
 /* Takes '{', '[' or ':' when it is next. */
-bool proto_scan_open(struct proto_scan *scan, char c);
+bool json_scan_open(struct json_scan *scan, char c);
 /* Between items: true before the next one, false behind the closing character or when broken. */
-bool proto_scan_item(struct proto_scan *scan, char close);
+bool json_scan_item(struct json_scan *scan, char close);
 /* Appends a string's value; false when there is none, it is broken, or out is full. */
-bool proto_scan_string(struct proto_scan *scan, struct buf *out);
+bool json_scan_string(struct json_scan *scan, struct buf *out);
 /* A number, true, false or null: whatever is not punctuation. */
-struct str proto_scan_word(struct proto_scan *scan);
+struct str json_scan_word(struct json_scan *scan);
 /* Any value. */
-void proto_scan_skip(struct proto_scan *scan);
+void json_scan_skip(struct json_scan *scan);

@@ -1,35 +1,37 @@
-#include "protocol/rpc/proto_scan.h"
+#include "protocol/json/json_scan.h"
 
-static bool at_end(const struct proto_scan *scan)
+enum { WINDOW = 4096 };
+
+static bool at_end(const struct json_scan *scan)
 {
     return scan->at >= scan->text.len;
 }
 
-static bool fail(struct proto_scan *scan)
+static bool fail(struct json_scan *scan)
 {
     scan->broken = true;
     return false;
 }
 
-char proto_scan_peek(struct proto_scan *scan)
+char json_scan_peek(struct json_scan *scan)
 {
     while (!at_end(scan) && strchr(" \t\r\n", scan->text.p[scan->at]) && scan->text.p[scan->at])
         scan->at++;
     return at_end(scan) ? '\0' : scan->text.p[scan->at];
 }
 
-bool proto_scan_open(struct proto_scan *scan, char c)
+bool json_scan_open(struct json_scan *scan, char c)
 {
-    if (proto_scan_peek(scan) != c)
+    if (json_scan_peek(scan) != c)
         return false;
     scan->at++;
     scan->first = c != ':';
     return true;
 }
 
-bool proto_scan_item(struct proto_scan *scan, char close)
+bool json_scan_item(struct json_scan *scan, char close)
 {
-    char c = proto_scan_peek(scan);
+    char c = json_scan_peek(scan);
     bool first = scan->first;
 
     scan->first = false;
@@ -59,7 +61,7 @@ static int hex_value(char c)
 }
 
 /* Four digits behind "\u". */
-static bool read_unit(struct proto_scan *scan, unsigned *out)
+static bool read_unit(struct json_scan *scan, unsigned *out)
 {
     unsigned value = 0;
 
@@ -99,7 +101,7 @@ static bool add_utf8(struct buf *out, unsigned c)
     return buf_add(out, bytes, n);
 }
 
-static bool add_escaped_unit(struct proto_scan *scan, struct buf *out)
+static bool add_escaped_unit(struct json_scan *scan, struct buf *out)
 {
     unsigned unit, low;
 
@@ -119,7 +121,7 @@ static bool add_escaped_unit(struct proto_scan *scan, struct buf *out)
     return add_utf8(out, unit);
 }
 
-static bool add_escape(struct proto_scan *scan, struct buf *out)
+static bool add_escape(struct json_scan *scan, struct buf *out)
 {
     static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
     const char *letter;
@@ -135,25 +137,36 @@ static bool add_escape(struct proto_scan *scan, struct buf *out)
     return letter ? buf_add_char(out, meanings[letter - letters]) : fail(scan);
 }
 
-bool proto_scan_string(struct proto_scan *scan, struct buf *out)
+/* How many characters stand for themselves. A window at a time, so that many escapes do not mean many looks for
+ * a closing quote that is far away. */
+static size_t plain_length(const char *p, size_t len)
 {
-    if (proto_scan_peek(scan) != '"')
+    const char *found;
+
+    len = len < WINDOW ? len : WINDOW;
+    found = memchr(p, '"', len);
+    len = found ? (size_t)(found - p) : len;
+    found = memchr(p, '\\', len);
+    return found ? (size_t)(found - p) : len;
+}
+
+bool json_scan_string(struct json_scan *scan, struct buf *out)
+{
+    if (json_scan_peek(scan) != '"')
         return false;
     scan->at++;
     while (!at_end(scan)) {
         const char *p = scan->text.p + scan->at;
-        size_t left = scan->text.len - scan->at, n = 0;
+        size_t n = plain_length(p, scan->text.len - scan->at);
 
-        while (n < left && p[n] != '"' && p[n] != '\\')
-            n++;
         if (!buf_add(out, p, n))
             return false;
         scan->at += n;
-        if (n < left && p[n] == '"') {
+        if (!at_end(scan) && p[n] == '"') {
             scan->at++;
             return true;
         }
-        if (n < left && !add_escape(scan, out))
+        if (!at_end(scan) && p[n] == '\\' && !add_escape(scan, out))
             return false;
     }
     return fail(scan);
@@ -161,18 +174,18 @@ bool proto_scan_string(struct proto_scan *scan, struct buf *out)
 
 /* ---- other values ---- */
 
-struct str proto_scan_word(struct proto_scan *scan)
+struct str json_scan_word(struct json_scan *scan)
 {
     size_t begin;
 
-    (void)proto_scan_peek(scan);
+    (void)json_scan_peek(scan);
     begin = scan->at;
     while (!at_end(scan) && !strchr(" \t\r\n,:{}[]\"", scan->text.p[scan->at]))
         scan->at++;
     return str_n(scan->text.p + begin, scan->at - begin);
 }
 
-static void skip_string(struct proto_scan *scan)
+static void skip_string(struct json_scan *scan)
 {
     for (scan->at++; !at_end(scan) && scan->text.p[scan->at] != '"'; scan->at++)
         if (scan->text.p[scan->at] == '\\')
@@ -185,12 +198,12 @@ static void skip_string(struct proto_scan *scan)
     }
 }
 
-void proto_scan_skip(struct proto_scan *scan)
+void json_scan_skip(struct json_scan *scan)
 {
     size_t depth = 0;
 
     do {
-        char c = proto_scan_peek(scan);
+        char c = json_scan_peek(scan);
 
         if (c == '"') {
             skip_string(scan);
@@ -202,7 +215,7 @@ void proto_scan_skip(struct proto_scan *scan)
             scan->at++;
         } else if ((c == ',' || c == ':') && depth > 0) {
             scan->at++;
-        } else if (proto_scan_word(scan).len == 0) {
+        } else if (json_scan_word(scan).len == 0) {
             (void)fail(scan);
         }
     } while (depth > 0 && !scan->broken);
