@@ -22,7 +22,7 @@ const SIGKILL = 9
 let server, box, descriptors, processes, files, jsonProcesses
 before(async () => {
   const buf = path.join(repository, 'build/npm/connect/node_modules/.bin/buf')
-  const built = spawnSync(buf, ['build', path.join(repository, 'src/envd/proto'), '-o', '-#format=binpb'], { env: { ...process.env, HOME: '/tmp' } })
+  const built = spawnSync(buf, ['build', path.join(repository, 'src/protocol/envd'), '-o', '-#format=binpb'], { env: { ...process.env, HOME: '/tmp' } })
   assert.equal(built.status, 0, String(built.stderr))
   descriptors = fromBinary(FileDescriptorSetSchema, built.stdout)
   const registry = createFileRegistry(descriptors)

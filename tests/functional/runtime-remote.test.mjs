@@ -255,7 +255,7 @@ describe('a provider that fails', () => {
     const box = await one.create()
     await one.execute(box.id, 'true') // what is asked once about the image
     faults.forget()
-    faults.next('POST', START, cutAfter(Buffer.from('half\n').toString('base64')))
+    faults.next('POST', START, cutAfter('half\n'))
     const cut = await one.v1('POST', `/sandboxes/${box.id}/execute`, { command: 'echo half; sleep 2; echo whole' })
     refused(cut, 502, 'provider', /was started and may still run/)
     assert.equal(faults.count('POST', START), 1, 'a command is never sent twice')
@@ -272,7 +272,7 @@ describe('a provider that fails', () => {
     for (const bytes of ['nonsense', '\x00\xff\xff\xff\xff', '\x02\x00\x00\x00\x02{}']) {
       faults.next('POST', START, (request, response) => {
         request.resume()
-        response.writeHead(200, { 'content-type': 'application/connect+json' }).end(Buffer.from(bytes, 'latin1'))
+        response.writeHead(200, { 'content-type': 'application/connect+proto' }).end(Buffer.from(bytes, 'latin1'))
       })
       refused(await one.v1('POST', `/sandboxes/${box.id}/execute`, { command: 'true' }), 502, 'provider')
     }

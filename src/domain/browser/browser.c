@@ -11,7 +11,6 @@
 #include "domain/sandbox/sandbox.h"
 #include "domain/secret/secret.h"
 #include "domain/volume/volume.h"
-#include "protocol/fetch/fetch.h"
 #include "protocol/json/json_shape.h"
 
 #define PURPOSE "browser"
@@ -37,7 +36,6 @@ struct browsers *browsers_open(const struct browsers_config *config)
     struct browsers *all = xcalloc(1, sizeof(*all));
 
     all->config = *config;
-    all->fetch = fetch_new();
     (void)pthread_mutex_init(&all->lock, NULL);
     list_init(&all->connected);
     browser_files_settle(all);
@@ -50,7 +48,6 @@ void browsers_close(struct browsers *all)
         return;
     while (!list_empty(&all->connected))
         free(container_of(list_pop_front(&all->connected), struct connected, node));
-    fetch_free(all->fetch);
     (void)pthread_mutex_destroy(&all->lock);
     free(all);
 }

@@ -20,7 +20,6 @@
 
 struct browsers;
 struct engine;
-struct fetch;
 struct sandboxes;
 struct volumes;
 struct secrets;

@@ -7,10 +7,8 @@
 #include "base/clock.h"
 #include "domain/browser/browser_internal.h"
 #include "domain/sandbox/sandbox.h"
-#include "host/engine/engine.h"
-#include "protocol/fetch/fetch.h"
+#include "domain/sandbox/sandbox_envd.h"
 #include "protocol/json/json_shape.h"
-#include "provider/envd/envd_client.h"
 
 enum {
     TIMEOUT_MS = 60 * 1000,
@@ -19,30 +17,20 @@ enum {
     TICK_MS = 1000,
 };
 
-/* Where the sandbox's envd is; strings live in the arena and in `socket`. */
+/* Where the sandbox's envd is; strings live in the arena. */
 static int find_envd(struct browsers *all, const struct store_browser_session *session,
-                     char socket[128], struct arena *arena, struct envd_address *out,
-                     struct error *err)
+                     struct arena *arena, struct envd_address *out, struct error *err)
 {
-    struct engine *engine = all->config.engine;
     struct sandbox_view view = {0};
-    int r;
 
     if (sandbox_get(all->config.sandboxes, session->team_id, session->sandbox_id, arena, &view,
                     err) < 0)
         return -1;
-    r = engine->ops->find_envd(engine, view.id.p, socket, 128);
-    if (r < 0)
-        return error_set_errno(err, -r, "find envd");
-    *out = (struct envd_address){.fetch = all->fetch,
-                                 .who = "browser",
-                                 .base = "http://envd",
-                                 .unix_path = socket,
-                                 .token = view.access_token};
+    *out = sandboxes_envd(all->config.sandboxes, "browser", view.id.p, view.access_token);
     return 0;
 }
 
-static int judge(const struct provider_event *event, const struct buf *said, struct error *err)
+static int judge(const struct envd_event *event, const struct buf *said, struct error *err)
 {
     struct str last = str_trim(buf_str(said));
 
@@ -54,17 +42,17 @@ static int judge(const struct provider_event *event, const struct buf *said, str
                      last.len ? last.p : "the browser failed");
 }
 
-static int follow(struct provider_process *process, const struct inside_command *command,
+static int follow(struct envd_process *process, const struct inside_command *command,
                   struct buf *out, struct error *err)
 {
     int64_t limit = command->timeout_ms ? command->timeout_ms : TIMEOUT_MS;
     int64_t end_ms = clock_mono_ms() + limit;
     auto_buf struct buf said = {0};
-    struct provider_event event;
+    struct envd_event event;
 
     buf_init(&said, OUTPUT_MAX);
     for (;;) {
-        int r = provider_process_next(process, TICK_MS, &event, err);
+        int r = envd_process_next(process, TICK_MS, &event, err);
 
         if (r < 0)
             return -1;
@@ -73,11 +61,11 @@ static int follow(struct provider_process *process, const struct inside_command 
                              (long long)limit / 1000);
         if (r == 0)
             continue;
-        if (event.kind == PROVIDER_EXITED)
+        if (event.kind == ENVD_EXITED)
             return judge(&event, &said, err);
-        if (event.kind == PROVIDER_STDERR)
+        if (event.kind == ENVD_STDERR)
             (void)buf_add_str(&said, event.data);
-        if (event.kind == PROVIDER_STDOUT && out && !buf_add_str(out, event.data))
+        if (event.kind == ENVD_STDOUT && out && !buf_add_str(out, event.data))
             return error_set(err, ERROR_LIMIT, "what the browser gave is longer than %zu bytes",
                              out->max);
     }
@@ -87,25 +75,24 @@ int inside_run(struct browsers *all, const struct store_browser_session *session
                const struct inside_command *command, struct buf *out, struct error *err)
 {
     auto_arena struct arena arena = {0};
-    struct provider_command start = {
+    struct envd_command start = {
         .argv = command->argv, .user = "user", .open_stdin = command->input.p != NULL};
-    struct provider_process *process;
+    struct envd_process *process;
     struct envd_address address;
-    char socket[128];
     int r = 0;
 
     start.timeout_ms = command->timeout_ms ? command->timeout_ms : TIMEOUT_MS;
-    if (find_envd(all, session, socket, &arena, &address, err) < 0 ||
+    if (find_envd(all, session, &arena, &address, err) < 0 ||
         envd_start(&address, &start, &process, err) < 0)
         return -1;
     if (command->input.p)
-        r = provider_process_input(process, command->input, err) < 0 ||
-                    provider_process_close_stdin(process, err) < 0
+        r = envd_process_input(process, command->input, err) < 0 ||
+                    envd_process_close_stdin(process, err) < 0
                 ? -1
                 : 0;
     if (r == 0)
         r = follow(process, command, out, err);
-    provider_process_free(process);
+    envd_process_free(process);
     return r;
 }
 
@@ -129,9 +116,8 @@ int inside_read(struct browsers *all, const struct store_browser_session *sessio
     struct reading reading = {.out = out, .end_ms = clock_mono_ms() + TIMEOUT_MS};
     auto_arena struct arena arena = {0};
     struct envd_address address;
-    char socket[128];
 
-    if (find_envd(all, session, socket, &arena, &address, err) < 0)
+    if (find_envd(all, session, &arena, &address, err) < 0)
         return -1;
     return envd_read(&address, path, take, &reading, err);
 }
@@ -152,9 +138,8 @@ int inside_write(struct browsers *all, const struct store_browser_session *sessi
 {
     auto_arena struct arena arena = {0};
     struct envd_address address;
-    char socket[128];
 
-    if (find_envd(all, session, socket, &arena, &address, err) < 0)
+    if (find_envd(all, session, &arena, &address, err) < 0)
         return -1;
     return envd_write(&address, path, give, &data, (int64_t)data.len, err);
 }

@@ -11,7 +11,6 @@
 
 struct browsers {
     struct browsers_config config;
-    struct fetch *fetch;
     pthread_mutex_t lock; /* guards connected */
     struct list connected;
 };

@@ -18,7 +18,6 @@
 #include "domain/sandbox/sandbox_plan.h"
 #include "domain/sandbox/sandbox_room.h"
 #include "domain/sandbox/sandbox_warm.h"
-#include "provider/envd/envd_client.h"
 
 enum {
     LIFE_GRACE_S = 120,
@@ -137,7 +136,6 @@ static int greet(struct build_box *box, int fd, struct error *err)
     auto_buf struct buf body = {0};
     auto_close int own_fd = -1;
     struct box_usage usage = {0};
-    int r;
 
     id_hex(box->token, 24);
     if (fd < 0 && envd_ready(engine, box->id, &own_fd, err) == 0)
@@ -145,9 +143,6 @@ static int greet(struct build_box *box, int fd, struct error *err)
     if (fd < 0 || envd_init_body(&facts, &body, err) < 0 ||
         envd_init(engine, box->id, fd, buf_str(&body), err) < 0)
         return -1;
-    r = engine->ops->find_envd(engine, box->id, box->socket, sizeof(box->socket));
-    if (r < 0)
-        return error_set_errno(err, -r, "find envd");
     if (engine->ops->usage(engine, box->id, &usage, err) < 0)
         return -1;
     box->pids = usage.pids;
@@ -235,33 +230,27 @@ void build_box_close(struct build_box *box)
 /* ---- commands ---- */
 
 static int start_command(struct build_box *box, const struct build_command *command,
-                         struct provider_process **out, struct error *err)
+                         struct envd_process **out, struct error *err)
 {
-    struct provider_label *labels = xcalloc(command->env_count + 1, sizeof(*labels));
-    struct envd_address address = {.fetch = box->build->all->fetch,
-                                   .who = "build",
-                                   .base = "http://envd",
-                                   .unix_path = box->socket,
-                                   .token = str_of(box->token)};
-    struct provider_command start = {.argv = command->argv,
-                                     .env = labels,
-                                     .env_count = command->env_count,
-                                     .cwd = command->cwd,
-                                     .user = command->user ? command->user : "root",
-                                     .open_stdin = command->input.p != NULL};
-    int r;
+    auto_free struct envd_variable *env = xcalloc(command->env_count + 1, sizeof(*env));
+    const struct envd_address address =
+        sandboxes_envd(box->build->all->config.sandboxes, "build", box->id, str_of(box->token));
+    const struct envd_command start = {.argv = command->argv,
+                                       .env = env,
+                                       .env_count = command->env_count,
+                                       .cwd = command->cwd,
+                                       .user = command->user ? command->user : "root",
+                                       .open_stdin = command->input.p != NULL};
 
     for (size_t i = 0; i < command->env_count; i++)
-        labels[i] = (struct provider_label){command->env[i].name, command->env[i].value};
-    r = envd_start(&address, &start, out, err);
-    free(labels);
-    return r;
+        env[i] = (struct envd_variable){command->env[i].name, command->env[i].value};
+    return envd_start(&address, &start, out, err);
 }
 
 static int take_output(struct build_box *box, const struct build_command *command,
-                       const struct provider_event *event, struct error *err)
+                       const struct envd_event *event, struct error *err)
 {
-    bool is_out = event->kind == PROVIDER_STDOUT;
+    bool is_out = event->kind == ENVD_STDOUT;
     struct log_stream *stream = is_out ? command->out : command->err;
     int r;
 
@@ -278,14 +267,14 @@ static int take_output(struct build_box *box, const struct build_command *comman
     return 0;
 }
 
-static int follow(struct build_box *box, struct provider_process *process,
+static int follow(struct build_box *box, struct envd_process *process,
                   const struct build_command *command, struct build_exit *out, struct error *err)
 {
     int64_t end_ms = command->timeout_ms ? clock_mono_ms() + command->timeout_ms : INT64_MAX;
-    struct provider_event event;
+    struct envd_event event;
 
     for (;;) {
-        int r = provider_process_next(process, TICK_MS, &event, err);
+        int r = envd_process_next(process, TICK_MS, &event, err);
 
         if (r < 0 || build_check(box->build, err) < 0)
             return -1;
@@ -295,17 +284,17 @@ static int follow(struct build_box *box, struct provider_process *process,
         log_tick(&box->build->log);
         if (r == 0)
             continue;
-        if (event.kind == PROVIDER_EXITED) {
+        if (event.kind == ENVD_EXITED) {
             *out = (struct build_exit){event.exit_code, event.out_of_memory};
             return 0;
         }
-        if (event.kind != PROVIDER_STARTED && take_output(box, command, &event, err) < 0)
+        if (event.kind != ENVD_STARTED && take_output(box, command, &event, err) < 0)
             return -1;
     }
 }
 
 int build_box_start(struct build_box *box, const struct build_command *command,
-                    struct provider_process **out, struct error *err)
+                    struct envd_process **out, struct error *err)
 {
     return start_command(box, command, out, err);
 }
@@ -313,20 +302,20 @@ int build_box_start(struct build_box *box, const struct build_command *command,
 int build_box_run(struct build_box *box, const struct build_command *command,
                   struct build_exit *out, struct error *err)
 {
-    struct provider_process *process;
+    struct envd_process *process;
     int r = 0;
 
     *out = (struct build_exit){0};
     if (start_command(box, command, &process, err) < 0)
         return -1;
     if (command->input.p)
-        r = provider_process_input(process, command->input, err) < 0 ||
-                    provider_process_close_stdin(process, err) < 0
+        r = envd_process_input(process, command->input, err) < 0 ||
+                    envd_process_close_stdin(process, err) < 0
                 ? -1
                 : 0;
     if (r == 0)
         r = follow(box, process, command, out, err);
-    provider_process_free(process);
+    envd_process_free(process);
     return r;
 }
 

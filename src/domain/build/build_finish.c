@@ -10,8 +10,8 @@
 #include "domain/sandbox/sandbox_layers.h"
 #include "domain/sandbox/sandbox_setup.h"
 #include "domain/sandbox/sandbox_warm.h"
+#include "protocol/envd/envd_client.h"
 #include "protocol/json/json_shape.h"
-#include "provider/envd/envd_client.h"
 
 enum { READY_MS = 10 * 60 * 1000, FIRST_PAUSE_MS = 50, LAST_PAUSE_MS = 1000, PORT_PAUSE_MS = 250 };
 #define STEP STR("finalize")
@@ -76,7 +76,7 @@ static int keep_path(struct stage *stage, struct error *err)
 struct trial {
     struct stage *stage;
     struct build_box box;
-    struct provider_process *start; /* NULL = none, or it has ended well */
+    struct envd_process *start; /* NULL = none, or it has ended well */
     struct log_stream out, err;
 };
 
@@ -98,22 +98,22 @@ static struct build_command shell_command(struct stage *stage, const char **argv
 /* What the start command wrote meanwhile. -1 when it failed. */
 static int drain(struct trial *trial, uint32_t timeout_ms, struct error *err)
 {
-    struct provider_event event;
+    struct envd_event event;
     int r;
 
     while (trial->start) {
-        r = provider_process_next(trial->start, timeout_ms, &event, err);
+        r = envd_process_next(trial->start, timeout_ms, &event, err);
         if (r <= 0)
             return r;
-        if (event.kind == PROVIDER_EXITED) {
-            provider_process_free(take_ptr(&trial->start));
+        if (event.kind == ENVD_EXITED) {
+            envd_process_free(take_ptr(&trial->start));
             return event.exit_code
                        ? error_set(err, ERROR_INVALID, "start command failed: exit status %d",
                                    event.exit_code)
                        : 0;
         }
-        if (event.kind != PROVIDER_STARTED)
-            log_stream_add(event.kind == PROVIDER_STDOUT ? &trial->out : &trial->err, event.data);
+        if (event.kind != ENVD_STARTED)
+            log_stream_add(event.kind == ENVD_STDOUT ? &trial->out : &trial->err, event.data);
         timeout_ms = 0;
     }
     return 0;
@@ -247,7 +247,7 @@ static int try_it(struct stage *stage, struct error *err)
     if (r == 0)
         r = run_trial(&trial, err);
     if (trial.start)
-        provider_process_free(trial.start);
+        envd_process_free(trial.start);
     log_stream_close(&trial.out);
     log_stream_close(&trial.err);
     if (trial.box.build)

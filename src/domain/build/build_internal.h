@@ -128,7 +128,7 @@ int builds_run(struct builds *all, struct build *build, const struct cancel *can
 struct build_box {
     struct build *build;
     char id[ID_SIZE];
-    char socket[128], token[TOKEN_SIZE];
+    char token[TOKEN_SIZE];
     bool runs, has_feed;
     uint32_t pids; /* when it was started */
 };
@@ -177,9 +177,9 @@ int build_box_run(struct build_box *box, const struct build_command *command,
 int build_box_must(struct build_box *box, const struct build_command *command, const char *what,
                    struct error *err);
 /* Starts it and lets it go on. */
-struct provider_process;
+struct envd_process;
 int build_box_start(struct build_box *box, const struct build_command *command,
-                    struct provider_process **out, struct error *err);
+                    struct envd_process **out, struct error *err);
 /* Ends what a step left running. */
 int build_box_calm(struct build_box *box, struct error *err);
 

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "domain/route/route.h"
+#include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_hooks.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_layers.h"
@@ -29,6 +30,7 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     struct sandboxes *all = xcalloc(1, sizeof(*all));
 
     all->engine = config->engine;
+    all->fetch = envd_fetch_new(config->engine);
     all->egress = config->egress;
     all->peers = peer_networks_new();
     all->secrets = config->secrets;
@@ -125,6 +127,7 @@ void sandboxes_close(struct sandboxes *all)
     metrics_stop(all);
     expire_stop(all);
     events_stop(all);
+    fetch_free(all->fetch);
     table_done(all);
     layers_done(all);
     room_done(all);

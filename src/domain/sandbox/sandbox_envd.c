@@ -39,6 +39,28 @@ int envd_connect(struct engine *engine, const char *id, uint32_t timeout_ms, str
     return -1;
 }
 
+static int find_envd(void *arg, const char *id, char *out, size_t size)
+{
+    struct engine *engine = arg;
+
+    return engine->ops->find_envd(engine, id, out, size);
+}
+
+struct fetch *envd_fetch_new(struct engine *engine)
+{
+    struct fetch *fetch = fetch_new();
+
+    fetch_set_gate(fetch, &(const struct fetch_gate){.find = find_envd, .arg = engine});
+    return fetch;
+}
+
+struct envd_address sandboxes_envd(const struct sandboxes *all, const char *who, const char *id,
+                                   struct str token)
+{
+    return (struct envd_address){
+        .fetch = all->fetch, .who = who, .base = "http://envd", .unix_path = id, .token = token};
+}
+
 static int start_call(struct http_call *call, const char *method, const char *target,
                       struct str body, struct error *err)
 {
@@ -76,8 +98,8 @@ static void leave_connection(struct http_call *call)
 }
 
 /* The connection stays the caller's. */
-static int envd_call(int fd, const char *method, const char *target, struct str body,
-                     struct error *err)
+static int control_call(int fd, const char *method, const char *target, struct str body,
+                        struct error *err)
 {
     struct http_call call = call_on(fd);
     int r = start_call(&call, method, target, body, err);
@@ -92,7 +114,7 @@ int envd_ready(struct engine *engine, const char *id, int *out_fd, struct error 
 {
     auto_close int fd = envd_connect(engine, id, CONNECT_TIMEOUT_MS, err);
 
-    if (fd < 0 || envd_call(fd, "GET", "/health", STR_NONE, err) < 0)
+    if (fd < 0 || control_call(fd, "GET", "/health", STR_NONE, err) < 0)
         return -1;
     *out_fd = take_fd(&fd);
     return 0;
@@ -123,7 +145,7 @@ bool envd_ask(struct engine *engine, const char *id, const char *target)
     struct error ignored = {0};
     auto_close int fd = envd_connect(engine, id, CONNECT_TIMEOUT_MS, &ignored);
 
-    return fd >= 0 && envd_call(fd, "GET", target, STR_NONE, &ignored) == 0;
+    return fd >= 0 && control_call(fd, "GET", target, STR_NONE, &ignored) == 0;
 }
 
 /* ,"name":"value" */
@@ -156,7 +178,7 @@ int envd_trust(struct engine *engine, const char *id, const struct egress_author
     fd = envd_connect(engine, id, CONNECT_TIMEOUT_MS, err);
     if (fd < 0)
         return -1;
-    return envd_call(fd, "POST", "/init/authority", buf_str(&body), err);
+    return control_call(fd, "POST", "/init/authority", buf_str(&body), err);
 }
 
 int envd_init_body(const struct envd_facts *facts, struct buf *out, struct error *err)
@@ -212,7 +234,7 @@ int envd_init_end(struct envd_init *init, struct engine *engine, const char *id,
     fd = envd_connect(engine, id, CONNECT_TIMEOUT_MS, err);
     if (fd < 0)
         return -1;
-    return envd_call(fd, "POST", "/init", buf_str(&init->body), err);
+    return control_call(fd, "POST", "/init", buf_str(&init->body), err);
 }
 
 void envd_init_done(struct envd_init *init)

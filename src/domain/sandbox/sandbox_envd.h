@@ -1,4 +1,4 @@
-/* The envd of a box: what it is told, and what it is asked. */
+/* The envd of a box: where it is, what it is told, and what it is asked. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,11 +7,18 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "host/engine/engine.h"
+#include "protocol/envd/envd_client.h"
 #include "protocol/http/http_call.h"
 
 struct egress_authority;
 struct sandboxes;
 struct setup;
+
+/* For the client of envd. Borrows its arguments. */
+struct envd_address sandboxes_envd(const struct sandboxes *all, const char *who, const char *id,
+                                   struct str token);
+/* Its connections, which go by the ids of boxes. */
+struct fetch *envd_fetch_new(struct engine *engine);
 
 /* envd_init() in two parts, so that something else is done for the box between them. All zero at first. */
 struct envd_init {

@@ -121,6 +121,7 @@ struct silent_setup {
 
 struct sandboxes {
     struct engine *engine;
+    struct fetch *fetch;        /* to envds */
     struct egress_link *egress; /* or NULL */
     struct peer_networks *peers;
     const struct secrets *secrets;

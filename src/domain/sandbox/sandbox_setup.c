@@ -203,19 +203,16 @@ static int look_at_start(struct running *running, int64_t ms, struct error *err)
 /* 1 = ready, 0 = not yet. */
 static int try_ready(struct running *running, struct error *err)
 {
-    auto_run struct envd_run run = {.call = {.fd = -1}};
-    struct str shown_text = running->setup->ready;
-    auto_json json_t *env = running->how->ahead ? json_pack("{s:s}", SETUP_AHEAD, "1") : NULL;
-    struct envd_command command = {.text =
-                                       setup_shell_text(running->path, shown_text, &running->arena),
-                                   .env = env,
-                                   .timeout_ms = TRY_MS};
+    static const struct envd_variable ahead = {STR_INIT(SETUP_AHEAD), STR_INIT("1")};
+    auto_run struct envd_run run = {0};
+    struct str shown_text = running->setup->ready,
+               text = setup_shell_text(running->path, shown_text, &running->arena);
     int64_t left = running->until_ms - clock_mono_ms();
     int ended;
 
-    if (left < command.timeout_ms)
-        command.timeout_ms = left > 0 ? left : 1;
-    if (envd_run_start(running->all->engine, running->id, &command, &run, err) < 0)
+    left = left > TRY_MS ? TRY_MS : left > 0 ? left : 1;
+    if (envd_run_start(running->all, running->id, text, running->how->ahead ? &ahead : NULL, left,
+                       &run, err) < 0)
         return error_prefix(err, "ready command '%.*s'", shown(shown_text), shown_text.p);
     while ((ended = envd_run_wait(&run, STEP_MS, err)) == 0)
         if (look_at_start(running, 0, err) < 0 || check_stop(running, err) < 0)
@@ -247,12 +244,12 @@ static int wait_ready(struct running *running, struct error *err)
 static int start_command(struct running *running, struct error *err)
 {
     struct str text = running->setup->start;
-    const struct envd_command command = {
-        .text = setup_shell_text(running->path, text, &running->arena)};
 
     if (!text.len)
         return 0;
-    if (envd_run_start(running->all->engine, running->id, &command, &running->start, err) < 0)
+    if (envd_run_start(running->all, running->id,
+                       setup_shell_text(running->path, text, &running->arena), NULL, 0,
+                       &running->start, err) < 0)
         return error_prefix(err, "start command '%.*s'", shown(text), text.p);
     return 0;
 }
@@ -320,17 +317,15 @@ static void set_silent(const struct running *running, uint64_t hash)
  * sandbox finds out. */
 static int wait_listening(struct running *running, struct error *err)
 {
-    auto_run struct envd_run run = {.call = {.fd = -1}};
-    const struct envd_command command = {
-        .text = setup_listen_text(running->setup, SETUP_LISTEN_S, &running->arena),
-        .timeout_ms = TRY_MS};
+    auto_run struct envd_run run = {0};
+    struct str text = setup_listen_text(running->setup, SETUP_LISTEN_S, &running->arena);
     uint64_t hash = setup_hash(running->how->spec, running->setup);
     struct error ignored = {0};
     int ended;
 
     if (is_silent(running->all, hash))
         return 0;
-    if (envd_run_start(running->all->engine, running->id, &command, &run, err) < 0)
+    if (envd_run_start(running->all, running->id, text, NULL, TRY_MS, &run, err) < 0)
         return error_prefix(err, "look for a port that is listened to");
     while ((ended = envd_run_wait(&run, STEP_MS, err)) == 0) {
         if (check_stop(running, err) < 0)
@@ -376,8 +371,7 @@ int setup_run(struct sandboxes *all, const char *id, const struct setup *setup,
                               .id = id,
                               .setup = setup,
                               .how = how,
-                              .until_ms = clock_mono_ms() + all->ready_s * 1000,
-                              .start = {.call = {.fd = -1}}};
+                              .until_ms = clock_mono_ms() + all->ready_s * 1000};
     auto_free char *body = init_text(setup, how->disk_mb);
     int64_t from = clock_mono_us();
     int result = -1;

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "domain/sandbox/test/sandbox_test_env.h"
+#include "protocol/envd/test/envd_test_wire.h"
 #include "protocol/rpc/connect.h"
 #include "store/platform/store_build.h"
 
@@ -33,11 +34,11 @@ static void stream(struct buf *out, const char *const *messages, bool ended)
 
     buf_init(&body, 4096);
     for (size_t i = 0; messages[i]; i++)
-        (void)connect_add(&body, 0, str_of(messages[i]));
+        envd_test_answer(&body, "/process.Process/Start", messages[i], true);
     if (ended)
         connect_add_end(&body, NULL);
     (void)buf_printf(out,
-                     "HTTP/1.1 200 OK\r\nContent-Type: application/connect+json\r\n"
+                     "HTTP/1.1 200 OK\r\nContent-Type: application/connect+proto\r\n"
                      "Transfer-Encoding: chunked\r\n\r\n%zx\r\n",
                      body.len);
     (void)buf_add_str(out, buf_str(&body));

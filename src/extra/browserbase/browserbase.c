@@ -7,9 +7,9 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "protocol/fetch/rest.h"
 #include "protocol/json/json_shape.h"
 #include "provider/core/provider_ops.h"
-#include "provider/core/rest.h"
 
 #define DEFAULT_URL "https://api.browserbase.com"
 

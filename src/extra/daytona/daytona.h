@@ -3,8 +3,8 @@
 
 #include <pthread.h>
 
+#include "protocol/fetch/rest.h"
 #include "provider/core/provider_ops.h"
-#include "provider/core/rest.h"
 
 struct daytona {
     char who[96]; /* "daytona 'name'" */

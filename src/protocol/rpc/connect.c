@@ -102,26 +102,55 @@ static bool fill_message(struct connect_decoder *decoder, struct str *data)
     return n == missing;
 }
 
+/* The head of the next message; false when it is not complete. */
+static bool fill_head(struct connect_decoder *decoder, struct str *data)
+{
+    while (decoder->head_len < CONNECT_HEAD_SIZE && data->len > 0) {
+        decoder->head[decoder->head_len++] = (unsigned char)data->p[0];
+        *data = str_skip(*data, 1);
+    }
+    return decoder->head_len == CONNECT_HEAD_SIZE;
+}
+
+int connect_next(struct connect_decoder *decoder, struct str *data, uint8_t *flags,
+                 struct str *message, struct error *err)
+{
+    size_t len;
+
+    if (decoder->head_len == 0)
+        buf_clear(&decoder->message);
+    if (!fill_head(decoder, data))
+        return 0;
+    if (check_head(decoder, err) != 0)
+        return -1;
+    len = head_length(decoder->head);
+    if (decoder->message.len == 0 && data->len >= len) {
+        /* It is whole where it is. */
+        *message = str_n(data->p, len);
+        *data = str_skip(*data, len);
+    } else if (fill_message(decoder, data)) {
+        *message = buf_str(&decoder->message);
+    } else {
+        return 0;
+    }
+    *flags = decoder->head[0];
+    decoder->head_len = 0;
+    return 1;
+}
+
 int connect_decode(struct connect_decoder *decoder, struct str data, connect_message_fn *fn,
                    void *arg, struct error *err)
 {
-    for (;;) {
-        int r;
+    struct str message;
+    uint8_t flags;
+    int r;
 
-        while (decoder->head_len < CONNECT_HEAD_SIZE && data.len > 0) {
-            decoder->head[decoder->head_len++] = (unsigned char)data.p[0];
-            data = str_skip(data, 1);
-            if (decoder->head_len == CONNECT_HEAD_SIZE && check_head(decoder, err) != 0)
-                return -1;
-        }
-        if (decoder->head_len < CONNECT_HEAD_SIZE || !fill_message(decoder, &data))
-            return 0;
-        decoder->head_len = 0;
-        r = fn(arg, decoder->head[0], buf_str(&decoder->message));
-        buf_clear(&decoder->message);
+    while ((r = connect_next(decoder, &data, &flags, &message, err)) > 0) {
+        r = fn(arg, flags, message);
         if (r != 0)
             return r;
     }
+    return r;
 }
 
 bool connect_decoder_idle(const struct connect_decoder *decoder)

@@ -41,10 +41,15 @@ struct connect_decoder {
     struct buf message;
 };
 
+/* Takes a message from the front of *data: 1; 0 when the rest of it has not come yet; -1 with err for a
+ * message too long, unknown flags or compression. The message points into the data or the decoder,
+ * until the next call. */
+int connect_next(struct connect_decoder *decoder, struct str *data, uint8_t *flags,
+                 struct str *message, struct error *err);
 /* Returns 0 to go on; anything else ends connect_decode() with that value. */
 typedef int connect_message_fn(void *arg, uint8_t flags, struct str message);
 
-/* 0; -1 with err for a message too long, unknown flags or compression; or what fn returned. */
+/* All messages in data. 0; -1 as connect_next(); or what fn returned. */
 int connect_decode(struct connect_decoder *decoder, struct str data, connect_message_fn *fn,
                    void *arg, struct error *err);
 /* True between messages: the stream may end here. */

@@ -23,11 +23,6 @@ struct decoder {
 static int decode_message(struct decoder *dec, const struct proto_message *message, struct str in,
                           json_t *object);
 
-static int broken(const struct decoder *dec, const struct proto_message *message)
-{
-    return error_set(dec->err, ERROR_INVALID, "invalid %s message", message->name);
-}
-
 static int check_text(const struct decoder *dec, const struct proto_field *field, struct str text)
 {
     if (!str_valid_utf8(text) || str_find(text, '\0') >= 0)
@@ -76,24 +71,15 @@ static int time_json(const struct decoder *dec, const struct proto_field *field,
                      json_t **out)
 {
     int64_t seconds = 0, nanos = 0;
+    struct proto_item item;
     char text[CLOCK_TEXT_SIZE];
+    int r;
 
-    while (in.len > 0) {
-        uint32_t number;
-        unsigned type;
-        uint64_t value;
-        bool ok = proto_wire_tag(&in, &number, &type);
-
-        if (ok && type == PROTO_WIRE_VARINT && number <= 2) {
-            ok = proto_wire_varint(&in, &value);
-            if (ok)
-                *(number == 1 ? &seconds : &nanos) = (int64_t)value;
-        } else if (ok) {
-            ok = proto_wire_skip(&in, number, type);
-        }
-        if (!ok)
-            return error_set(dec->err, ERROR_INVALID, "'%s' is no timestamp", field->name);
-    }
+    while ((r = proto_wire_next(&in, &item)) > 0)
+        if (item.type == PROTO_WIRE_VARINT && item.field <= 2)
+            *(item.field == 1 ? &seconds : &nanos) = (int64_t)item.number;
+    if (r < 0)
+        return error_set(dec->err, ERROR_INVALID, "'%s' is no timestamp", field->name);
     if (seconds < time_min_s || seconds > time_max_s || nanos < 0 || nanos > 999999999)
         return error_set(dec->err, ERROR_INVALID, "'%s' is out of range", field->name);
     clock_format(seconds * 1000000 + nanos / 1000, text);
@@ -145,19 +131,14 @@ static int set_map_entry(struct decoder *dec, const struct proto_field *field, s
                          json_t *object)
 {
     struct str key = STR(""), value = STR("");
+    struct proto_item item;
+    int r;
 
-    while (in.len > 0) {
-        uint32_t number;
-        unsigned type;
-        bool ok = proto_wire_tag(&in, &number, &type);
-
-        if (ok && type == PROTO_WIRE_BYTES && number <= 2)
-            ok = proto_wire_bytes(&in, number == 1 ? &key : &value);
-        else if (ok)
-            ok = proto_wire_skip(&in, number, type);
-        if (!ok)
-            return error_set(dec->err, ERROR_INVALID, "'%s' is no map", field->name);
-    }
+    while ((r = proto_wire_next(&in, &item)) > 0)
+        if (item.type == PROTO_WIRE_BYTES && item.field <= 2)
+            *(item.field == 1 ? &key : &value) = item.bytes;
+    if (r < 0)
+        return error_set(dec->err, ERROR_INVALID, "'%s' is no map", field->name);
     if (check_text(dec, field, key) != 0 || check_text(dec, field, value) != 0)
         return -1;
     json_object_setn_new_nocheck(collection(object, field), key.p, key.len,
@@ -242,38 +223,25 @@ static const struct proto_field *find_field(const struct proto_message *message,
     return type == PROTO_WIRE_VARINT && is_scalar(field) ? field : NULL;
 }
 
-static int decode_member(struct decoder *dec, const struct proto_message *message, struct str *in,
-                         json_t *object)
-{
-    const struct proto_field *field;
-    struct str bytes;
-    uint64_t value;
-    uint32_t number;
-    unsigned type;
-
-    if (!proto_wire_tag(in, &number, &type))
-        return broken(dec, message);
-    field = find_field(message, number, type);
-    if (!field)
-        return proto_wire_skip(in, number, type) ? 0 : broken(dec, message);
-    clear_others(message, field, object);
-    if (type == PROTO_WIRE_VARINT) {
-        if (!proto_wire_varint(in, &value))
-            return broken(dec, message);
-        return set_value(dec, field, object, scalar_json(field, value));
-    }
-    if (!proto_wire_bytes(in, &bytes))
-        return broken(dec, message);
-    return set_bytes(dec, field, bytes, object);
-}
-
 static int decode_message(struct decoder *dec, const struct proto_message *message, struct str in,
                           json_t *object)
 {
-    while (in.len > 0)
-        if (decode_member(dec, message, &in, object) != 0)
+    struct proto_item item;
+    int r;
+
+    while ((r = proto_wire_next(&in, &item)) > 0) {
+        const struct proto_field *field = find_field(message, item.field, item.type);
+
+        if (!field)
+            continue;
+        clear_others(message, field, object);
+        r = item.type == PROTO_WIRE_VARINT
+                ? set_value(dec, field, object, scalar_json(field, item.number))
+                : set_bytes(dec, field, item.bytes, object);
+        if (r != 0)
             return -1;
-    return 0;
+    }
+    return r < 0 ? error_set(dec->err, ERROR_INVALID, "invalid %s message", message->name) : 0;
 }
 
 int proto_decode(const struct proto_message *message, struct str bytes, json_t **out,

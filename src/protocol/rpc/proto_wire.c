@@ -97,6 +97,22 @@ bool proto_wire_skip(struct str *in, uint32_t number, unsigned type)
     }
 }
 
+int proto_wire_next(struct str *in, struct proto_item *out)
+{
+    while (in->len > 0) {
+        *out = (struct proto_item){0};
+        if (!proto_wire_tag(in, &out->field, &out->type))
+            return -1;
+        if (out->type == PROTO_WIRE_VARINT)
+            return proto_wire_varint(in, &out->number) ? 1 : -1;
+        if (out->type == PROTO_WIRE_BYTES)
+            return proto_wire_bytes(in, &out->bytes) ? 1 : -1;
+        if (!proto_wire_skip(in, out->field, out->type))
+            return -1;
+    }
+    return 0;
+}
+
 size_t proto_wire_put(char out[PROTO_VARINT_MAX], uint64_t value)
 {
     size_t n = 0;
@@ -117,6 +133,23 @@ bool proto_wire_add_varint(struct buf *out, uint64_t value)
 bool proto_wire_add_tag(struct buf *out, uint32_t number, enum proto_wire_type type)
 {
     return proto_wire_add_varint(out, (uint64_t)number << 3 | type);
+}
+
+bool proto_wire_add_number(struct buf *out, uint32_t field, uint64_t value)
+{
+    return proto_wire_add_tag(out, field, PROTO_WIRE_VARINT) && proto_wire_add_varint(out, value);
+}
+
+bool proto_wire_add_bytes(struct buf *out, uint32_t field, struct str bytes)
+{
+    return proto_wire_add_tag(out, field, PROTO_WIRE_BYTES) &&
+           proto_wire_add_varint(out, bytes.len) && buf_add_str(out, bytes);
+}
+
+size_t proto_wire_begin(struct buf *out, uint32_t field)
+{
+    (void)proto_wire_add_tag(out, field, PROTO_WIRE_BYTES);
+    return out->len;
 }
 
 bool proto_wire_add_length(struct buf *out, size_t mark)

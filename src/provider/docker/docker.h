@@ -4,9 +4,9 @@
 #include <pthread.h>
 #include <sys/types.h>
 
+#include "protocol/fetch/rest.h"
 #include "protocol/http/http_call.h"
 #include "provider/core/provider_ops.h"
-#include "provider/core/rest.h"
 #include "provider/docker/docker_frame.h"
 
 /* On every container of ours, so that a search without labels finds no others. */

@@ -3,7 +3,7 @@
 
 #include <stdatomic.h>
 
-#include "provider/core/rest.h"
+#include "protocol/fetch/rest.h"
 #include "provider/envd/envd_machine.h"
 
 struct e2b {

@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/encode.h"
+#include "protocol/envd/test/envd_test_wire.h"
 #include "protocol/fetch/fetch.h"
 #include "protocol/fetch/test/fetch_rig.h"
 #include "protocol/json/json_shape.h"
@@ -26,12 +27,23 @@ static struct {
     "s\","                                                                                      \
     "\"startedAt\":\"2026-01-02T03:04:05Z\",\"metadata\":{\"k:1\":\"a&b=c %%\"}}"
 
-static void envelope(struct fetch_rig_exchange *ex, uint8_t flags, const char *json)
+#define START "/process.Process/Start"
+
+static void frame(struct fetch_rig_exchange *ex, uint8_t flags, struct str message)
 {
     auto_buf struct buf out = {0};
 
     buf_init(&out, 65536);
-    (void)connect_add(&out, flags, str_of(json));
+    (void)connect_add(&out, flags, message);
+    fetch_rig_chunk(ex, buf_str(&out));
+}
+
+static void tell(struct fetch_rig_exchange *ex, const char *json)
+{
+    auto_buf struct buf out = {0};
+
+    buf_init(&out, 65536);
+    envd_test_answer(&out, START, json, true);
     fetch_rig_chunk(ex, buf_str(&out));
 }
 
@@ -39,7 +51,7 @@ static void answer_stream(struct fetch_rig_exchange *ex)
 {
     fetch_rig_send(ex, STR("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"));
     if (fake.mode && strcmp(fake.mode, "compressed") == 0) {
-        envelope(ex, 1, "{}");
+        frame(ex, 1, STR("{}"));
         fetch_rig_chunk(ex, STR(""));
         return;
     }
@@ -48,28 +60,36 @@ static void answer_stream(struct fetch_rig_exchange *ex)
         fetch_rig_chunk(ex, STR(""));
         return;
     }
-    envelope(ex, 0, "{\"event\":{\"start\":{\"pid\":77}}}");
-    envelope(ex, 0, "{\"event\":{\"data\":{\"stdout\":\"aGVsbG8=\"}}}");
-    envelope(ex, 0, "{\"event\":{\"keepalive\":{}}}");
+    tell(ex, "{\"event\":{\"start\":{\"pid\":77}}}");
+    tell(ex, "{\"event\":{\"data\":{\"stdout\":\"aGVsbG8=\"}}}");
+    tell(ex, "{\"event\":{\"keepalive\":{}}}");
     if (fake.mode && strcmp(fake.mode, "cut") == 0) {
         ex->close = true;
         return;
     }
     if (fake.mode && strcmp(fake.mode, "junk") == 0)
-        envelope(ex, 0, "{\"event\":{\"data\":{\"stdout\":\"!!!\"}}}");
+        frame(ex, 0, STR("\x0a\x7f"));
     else if (fake.mode && strcmp(fake.mode, "no end") != 0)
-        envelope(ex, 0, fake.mode);
+        tell(ex, fake.mode);
     if (!fake.mode || strcmp(fake.mode, "no end") != 0)
-        envelope(ex, 2, "{}");
+        frame(ex, CONNECT_END, STR("{}"));
     fetch_rig_chunk(ex, STR(""));
+}
+
+/* A request of envd as JSON, others as they are. */
+static char *body_text(const struct fetch_rig_exchange *ex)
+{
+    struct str target = str_of(ex->target), body = buf_str(&ex->body);
+    auto_json json_t *json =
+        envd_test_request(target, str_is(target, START) ? str_skip(body, CONNECT_HEAD_SIZE) : body);
+
+    return json ? json_text(json) : str_dup(body);
 }
 
 static void note_input(struct fetch_rig_exchange *ex)
 {
-    auto_json json_t *json = NULL;
-    struct error err;
+    auto_json json_t *json = envd_test_request(str_of(ex->target), buf_str(&ex->body));
 
-    CHECK(json_parse(buf_str(&ex->body), &json, &err) == 0);
     CHECK_INT(json_integer_value(json_object_get(json_object_get(json, "process"), "pid")), 77);
     CHECK(base64_decode(json_get_str(json_object_get(json, "input"), "stdin"), &fake.input));
 }
@@ -105,15 +125,14 @@ static bool misbehave(struct fetch_rig_exchange *ex)
 static void answer(struct fetch_rig_exchange *ex, void *arg)
 {
     auto_free char *one = xasprintf(ONE, fake.state), *list = xasprintf("[" ONE "]", fake.state);
+    auto_free char *body = body_text(ex);
     struct str target = str_n(ex->target, strlen(ex->target));
 
     (void)arg;
     (void)pthread_mutex_lock(&fake.mutex);
-    (void)buf_printf(
-        &fake.seen, "%s %s %.*s|%.*s %.*s\n", ex->method, ex->target,
-        STR_ARG(fetch_rig_header(ex, "x-api-key")), STR_ARG(fetch_rig_header(ex, "x-access-token")),
-        STR_ARG(str_starts(target, STR("/process.Process/Start")) ? str_skip(buf_str(&ex->body), 5)
-                                                                  : buf_str(&ex->body)));
+    (void)buf_printf(&fake.seen, "%s %s %.*s|%.*s %s\n", ex->method, ex->target,
+                     STR_ARG(fetch_rig_header(ex, "x-api-key")),
+                     STR_ARG(fetch_rig_header(ex, "x-access-token")), body);
     (void)pthread_mutex_unlock(&fake.mutex);
     if (misbehave(ex))
         return;
@@ -121,9 +140,9 @@ static void answer(struct fetch_rig_exchange *ex, void *arg)
         answer_stream(ex);
     else if (str_starts(target, STR("/process.Process/SendInput"))) {
         note_input(ex);
-        fetch_rig_answer(ex, 200, NULL, STR("{}"));
+        fetch_rig_answer(ex, 200, NULL, STR(""));
     } else if (str_starts(target, STR("/process.Process/")))
-        fetch_rig_answer(ex, 200, NULL, STR("{}"));
+        fetch_rig_answer(ex, 200, NULL, STR(""));
     else if (str_starts(target, STR("/v2/sandboxes?")))
         fetch_rig_answer(ex, 200, NULL, str_of(list));
     else if (str_ends(target, STR("/pause")))
@@ -353,7 +372,7 @@ TEST(e2b_exec)
     CHECK_INT(provider_start(t.provider, &ref, &command, &process, &t.err), 0);
     CHECK(
         saw("POST /process.Process/Start |tok {\"process\":{\"cmd\":\"/bin/cat\",\"args\":[\"-\"],"
-            "\"envs\":{},\"cwd\":\"/w\"},\"stdin\":true}"));
+            "\"cwd\":\"/w\"},\"stdin\":true}"));
     CHECK_INT(provider_process_input(process, STR("in put"), &t.err), 0);
     CHECK_STR(buf_str(&fake.input), "in put");
     CHECK_INT(provider_process_close_stdin(process, &t.err), 0);

@@ -15,8 +15,8 @@
 #include "domain/sandbox/sandbox_check.h"
 #include "domain/sandbox/sandbox_creates.h"
 #include "domain/sandbox/sandbox_metrics.h"
+#include "protocol/fetch/rest.h"
 #include "protocol/json/json_shape.h"
-#include "provider/core/rest.h"
 #include "provider/envd/envd_machine.h"
 
 enum {

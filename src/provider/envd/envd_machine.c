@@ -3,8 +3,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/cleanup.h"
-#include "provider/core/rest.h"
+#include "base/list.h"
+#include "protocol/fetch/rest.h"
 
 #define auto_place __attribute__((cleanup(place_done)))
 
@@ -73,6 +75,155 @@ static int explain(struct provider *provider, const struct provider_ref *ref, st
     return -1;
 }
 
+/* ---- processes ---- */
+
+struct machine_process {
+    struct provider_process base;
+    struct envd_process *process;
+};
+
+static struct envd_process *inner(struct provider_process *base)
+{
+    return container_of(base, struct machine_process, base)->process;
+}
+
+static int process_next(struct provider_process *base, uint32_t timeout_ms,
+                        struct provider_event *out, struct error *err)
+{
+    static const enum provider_event_kind kinds[] = {[ENVD_STARTED] = PROVIDER_STARTED,
+                                                     [ENVD_STDOUT] = PROVIDER_STDOUT,
+                                                     [ENVD_STDERR] = PROVIDER_STDERR,
+                                                     [ENVD_EXITED] = PROVIDER_EXITED};
+    struct envd_event event;
+    int r = envd_process_next(inner(base), timeout_ms, &event, err);
+
+    if (r > 0)
+        *out = (struct provider_event){.kind = kinds[event.kind],
+                                       .data = event.data,
+                                       .pid = event.pid,
+                                       .exit_code = event.exit_code,
+                                       .timed_out = event.timed_out,
+                                       .out_of_memory = event.out_of_memory};
+    return r;
+}
+
+static struct provider_wait process_wait(struct provider_process *base)
+{
+    struct provider_wait wait;
+
+    wait.fd = envd_process_wait(inner(base), &wait.ms);
+    return wait;
+}
+
+static int process_input(struct provider_process *base, struct str data, struct error *err)
+{
+    return envd_process_input(inner(base), data, err);
+}
+
+static int process_close_stdin(struct provider_process *base, struct error *err)
+{
+    return envd_process_close_stdin(inner(base), err);
+}
+
+static int process_resize(struct provider_process *base, uint16_t cols, uint16_t rows,
+                          struct error *err)
+{
+    return envd_process_resize(inner(base), cols, rows, err);
+}
+
+static int process_signal(struct provider_process *base, int signal, struct error *err)
+{
+    return envd_process_signal(inner(base), signal, err);
+}
+
+static void process_cancel(struct provider_process *base)
+{
+    envd_process_cancel(inner(base));
+}
+
+static void process_free(struct provider_process *base)
+{
+    envd_process_free(inner(base));
+    free(container_of(base, struct machine_process, base));
+}
+
+static const struct provider_process_ops process_ops = {
+    .next = process_next,
+    .wait = process_wait,
+    .input = process_input,
+    .close_stdin = process_close_stdin,
+    .resize = process_resize,
+    .signal = process_signal,
+    .cancel = process_cancel,
+    .free = process_free,
+};
+
+static struct provider_process *wrap(struct envd_process *process_consume)
+{
+    struct machine_process *process = xcalloc(1, sizeof(*process));
+
+    process->base = (struct provider_process){.ops = &process_ops, .provider_name = ""};
+    process->process = process_consume;
+    return &process->base;
+}
+
+int envd_place_start(const struct envd_address *address, const struct provider_command *command,
+                     struct provider_process **out, struct error *err)
+{
+    auto_free struct envd_variable *env = xcalloc(command->env_count + 1, sizeof(*env));
+    const struct envd_command start = {.argv = command->argv,
+                                       .env = env,
+                                       .env_count = command->env_count,
+                                       .cwd = command->cwd,
+                                       .user = command->user,
+                                       .tag = command->tag,
+                                       .open_stdin = command->open_stdin,
+                                       .pty = command->pty,
+                                       .cols = command->cols,
+                                       .rows = command->rows,
+                                       .timeout_ms = command->timeout_ms,
+                                       .input_ms = command->input_ms};
+    struct envd_process *process;
+
+    for (size_t i = 0; i < command->env_count; i++)
+        env[i] = (struct envd_variable){command->env[i].name, command->env[i].value};
+    if (envd_start(address, &start, &process, err) < 0)
+        return -1;
+    *out = wrap(process);
+    return 0;
+}
+
+int envd_place_attach(const struct envd_address *address, const char *tag, int64_t pid,
+                      struct provider_process **out, struct error *err)
+{
+    struct envd_process *process;
+
+    if (envd_attach(address, tag, pid, &process, err) < 0)
+        return -1;
+    *out = wrap(process);
+    return 0;
+}
+
+int envd_place_list(const struct envd_address *address, const char *path, struct arena *arena,
+                    struct provider_file **out, size_t *out_count, struct error *err)
+{
+    struct envd_file *files;
+
+    if (envd_list(address, path, arena, &files, out_count, err) < 0)
+        return -1;
+    *out = arena_alloc(arena, (*out_count + 1) * sizeof(**out));
+    for (size_t i = 0; i < *out_count; i++)
+        (*out)[i] = (struct provider_file){.name = files[i].name,
+                                           .path = files[i].path,
+                                           .directory = files[i].directory,
+                                           .size = files[i].size,
+                                           .mode = files[i].mode,
+                                           .modified_at_us = files[i].modified_at_us};
+    return 0;
+}
+
+/* ---- entries of the table ---- */
+
 int envd_machine_start(struct provider *provider, const struct provider_ref *ref,
                        const struct provider_command *command, struct provider_process **out,
                        struct error *err)
@@ -80,7 +231,7 @@ int envd_machine_start(struct provider *provider, const struct provider_ref *ref
     auto_place struct envd_place place = {0};
 
     if (find_place(provider, ref, &place, err) < 0 ||
-        envd_start(&place.address, command, out, err) < 0)
+        envd_place_start(&place.address, command, out, err) < 0)
         return explain(provider, ref, err);
     return 0;
 }
@@ -91,7 +242,7 @@ int envd_machine_attach(struct provider *provider, const struct provider_ref *re
     auto_place struct envd_place place = {0};
 
     if (find_place(provider, ref, &place, err) < 0 ||
-        envd_attach(&place.address, tag, pid, out, err) < 0)
+        envd_place_attach(&place.address, tag, pid, out, err) < 0)
         return explain(provider, ref, err);
     return 0;
 }
@@ -125,7 +276,7 @@ int envd_machine_list(struct provider *provider, const struct provider_ref *ref,
     auto_place struct envd_place place = {0};
 
     if (find_place(provider, ref, &place, err) < 0 ||
-        envd_list(&place.address, path, arena, out, out_count, err) < 0)
+        envd_place_list(&place.address, path, arena, out, out_count, err) < 0)
         return explain(provider, ref, err);
     return 0;
 }

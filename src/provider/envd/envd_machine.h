@@ -2,7 +2,8 @@
  * only where that envd is (provider_ops.envd) and how the machine is (provider_ops.get). */
 #pragma once
 
-#include "provider/envd/envd_client.h"
+#include "protocol/envd/envd_client.h"
+#include "provider/core/provider_ops.h"
 
 /* An envd's address and the memory of its strings. */
 struct envd_place {
@@ -14,6 +15,14 @@ struct envd_place {
 /* Asks for the token when the caller has none: a machine may have been found by its labels. */
 int envd_place_token(struct provider *provider, const struct provider_ref *ref,
                      struct envd_place *place, struct error *err);
+
+/* provider_start() and the others, at an address. */
+int envd_place_start(const struct envd_address *address, const struct provider_command *command,
+                     struct provider_process **out, struct error *err);
+int envd_place_attach(const struct envd_address *address, const char *tag, int64_t pid,
+                      struct provider_process **out, struct error *err);
+int envd_place_list(const struct envd_address *address, const char *path, struct arena *arena,
+                    struct provider_file **out, size_t *out_count, struct error *err);
 
 int envd_machine_start(struct provider *provider, const struct provider_ref *ref,
                        const struct provider_command *command, struct provider_process **out,

@@ -264,30 +264,14 @@ int process_load(struct provider *provider, struct str id, struct arena *arena,
     return 0;
 }
 
-/* Makes the directory and asks where it is. */
-static int make_directory(const struct envd_address *address, const char *id, json_t **out,
-                          struct error *err)
-{
-    auto_json json_t *request = json_pack("{s:s}", "path", id), *answer = NULL;
-    struct str path;
-
-    if (envd_call(address, "filesystem.Filesystem/MakeDir", request, &answer, err) < 0)
-        return -1;
-    path = json_get_str(json_object_get(answer, "entry"), "path");
-    if (!path.len)
-        return error_set(err, ERROR_UNAVAILABLE, "%s: envd does not say where '%s' is",
-                         address->who, id);
-    *out = json_str(path);
-    return 0;
-}
-
 static int process_create(struct provider *provider, const struct provider_spec *spec,
                           struct arena *arena, struct provider_sandbox *out, struct error *err)
 {
     struct envd_address address;
-    auto_json json_t *json = NULL, *directory = NULL;
+    auto_json json_t *json = NULL;
     auto_free char *text = NULL;
     struct process_machine machine;
+    struct envd_file directory;
     struct text source;
     char id[ID_SIZE], path[PATH_SIZE];
 
@@ -297,11 +281,14 @@ static int process_create(struct provider *provider, const struct provider_spec 
     if (local_address(provider, &address, err) < 0)
         return -1;
     id_make(id);
-    if (make_directory(&address, id, &directory, err) < 0)
+    if (envd_make_dir(&address, id, arena, &directory, err) < 0)
         return -1;
-    json = json_pack("{s:o, s:o, s:O, s:I, s:o}", "labels",
+    if (!directory.path.len)
+        return error_set(err, ERROR_UNAVAILABLE, "%s: envd does not say where '%s' is", address.who,
+                         id);
+    json = json_pack("{s:o, s:o, s:o, s:I, s:o}", "labels",
                      write_pairs(spec->labels, spec->label_count), "env",
-                     write_pairs(spec->env, spec->env_count), "directory", directory,
+                     write_pairs(spec->env, spec->env_count), "directory", json_str(directory.path),
                      "started_at_us", (json_int_t)clock_wall_us(), "image", json_str(spec->image));
     text = json_text(json);
     source = (struct text){str_of(text)};
@@ -323,7 +310,7 @@ static int process_find(struct provider *provider, struct str team_id,
                         struct error *err)
 {
     struct envd_address address;
-    struct provider_file *files;
+    struct envd_file *files;
     size_t count, found = 0;
 
     (void)team_id;
@@ -387,17 +374,17 @@ static int kill_processes(const struct envd_address *address, struct str id, str
 {
     auto_free char *name = str_dup(id);
     const char *argv[] = {"/bin/sh", "-c", kill_script, "sh", name, NULL};
-    struct provider_command command = {.argv = argv, .timeout_ms = KILL_MS, .cwd = "/"};
-    struct provider_process *process;
-    struct provider_event event = {0};
+    const struct envd_command command = {.argv = argv, .timeout_ms = KILL_MS, .cwd = "/"};
+    struct envd_process *process;
+    struct envd_event event;
     int r;
 
     if (envd_start(address, &command, &process, err) < 0)
         return -1;
     do
-        r = provider_process_next(process, 2 * KILL_MS, &event, err);
-    while (r == 1 && event.kind != PROVIDER_EXITED);
-    provider_process_free(process);
+        r = envd_process_next(process, 2 * KILL_MS, &event, err);
+    while (r == 1 && event.kind != ENVD_EXITED);
+    envd_process_free(process);
     if (r < 0)
         return -1;
     if (r == 0 || event.exit_code != 0)
@@ -483,7 +470,7 @@ static int process_start(struct provider *provider, const struct provider_ref *r
                : command->cwd[0] == '/'
                    ? command->cwd
                    : arena_printf(&arena, "%s/%s", machine.sandbox.address.p, command->cwd);
-    return envd_start(&address, &mine, out, err);
+    return envd_place_start(&address, &mine, out, err);
 }
 
 static int process_attach(struct provider *provider, const struct provider_ref *ref,
@@ -496,7 +483,7 @@ static int process_attach(struct provider *provider, const struct provider_ref *
 
     if (check_id(local, ref->id, err) < 0 || local_address(provider, &address, err) < 0)
         return -1;
-    return envd_attach(&address, whole, pid, out, err);
+    return envd_place_attach(&address, whole, pid, out, err);
 }
 
 /* Relative to the sandbox's directory. The caller frees. */
@@ -546,7 +533,7 @@ static int process_list(struct provider *provider, const struct provider_ref *re
 
     if (local_path(provider, ref, path, &address, &whole, err) < 0)
         return -1;
-    return envd_list(&address, whole, arena, out, out_count, err);
+    return envd_place_list(&address, whole, arena, out, out_count, err);
 }
 
 static int process_remove(struct provider *provider, const struct provider_ref *ref,

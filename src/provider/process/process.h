@@ -4,7 +4,7 @@
 #include <pthread.h>
 
 #include "base/id.h"
-#include "provider/envd/envd_client.h"
+#include "provider/envd/envd_machine.h"
 #include "provider/process/process_envd.h"
 
 struct local {

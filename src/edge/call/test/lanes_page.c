@@ -97,7 +97,7 @@ static const struct wait {
     } constants[CONSTANTS_MAX];
 } waits[] = {
 #define ENGINE "src/host/engine/engine_warden.c"
-#define ENVD   "src/provider/envd/envd_client"
+#define ENVD   "src/protocol/envd/envd_client"
 #define INSIDE "src/domain/browser/browser_inside.c"
     {"the store (", " s for a lock)", 1, {{"src/store/driver/driver_sqlite.c", "BUSY_TIMEOUT_MS"}}},
     {"the engine, ", " s", 1, {{ENGINE, "CHANNEL_TIMEOUT_MS"}, {ENGINE, "REPLY_TIMEOUT_MS"}}},

@@ -312,6 +312,17 @@ static int fake_connect_envd(struct engine *engine, const char *id)
     return fake->run_dir ? engine_socket_connect(fake->run_dir, id) : -ENOENT;
 }
 
+static int fake_find_envd(struct engine *engine, const char *id, char *out, size_t size)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+    char path[ENGINE_SOCKET_PATH_SIZE];
+
+    return fake->run_dir && engine_socket_path(fake->run_dir, id, path) == 0 &&
+                   str_copy(str_of(path), out, size)
+               ? 0
+               : -ENOENT;
+}
+
 static int fake_next_event(struct engine *engine, uint32_t timeout_ms, struct engine_event *out,
                            struct error *err)
 {
@@ -506,6 +517,7 @@ struct engine *engine_fake_new(void)
         .layer_publish = fake_layer_publish,
         .layer_check = fake_layer_check,
         .connect_envd = fake_connect_envd,
+        .find_envd = fake_find_envd,
         .usage = fake_usage,
         .space = fake_space,
         .volume_create = fake_volume_create,

@@ -1,4 +1,4 @@
-#include "provider/core/rest.h"
+#include "protocol/fetch/rest.h"
 
 #include <string.h>
 
