@@ -142,7 +142,7 @@ static int call_box(struct engine *engine, enum engine_op op, const char *id,
 {
     struct engine_request request = {.op = op};
 
-    if (copy_id(request.spec.id, id, err) < 0)
+    if (copy_id(request.box.id, id, err) < 0)
         return -1;
     return call(engine, &request, reply, err);
 }
@@ -153,9 +153,22 @@ static int call_named(struct engine *engine, enum engine_op op, const char *name
     struct engine_request request = {.op = op};
     struct engine_reply reply = {0};
 
-    if (copy_name(request.name, name, err) < 0)
+    if (copy_name(request.named.name, name, err) < 0)
         return -1;
     return call(engine, &request, &reply, err);
+}
+
+/* For operations that make a layer. */
+static int call_layer(struct engine *engine, struct engine_request *request, struct layer_info *out,
+                      struct error *err)
+{
+    struct engine_reply reply = {0};
+
+    if (call(engine, request, &reply, err) < 0)
+        return -1;
+    *out = reply.layer;
+    out->name[LAYER_NAME_SIZE - 1] = '\0';
+    return 0;
 }
 
 static int call_spec(struct engine *engine, enum engine_op op, const struct box_spec *spec,
@@ -166,7 +179,7 @@ static int call_spec(struct engine *engine, enum engine_op op, const struct box_
 
     if (call(engine, &request, &reply, err) < 0)
         return -1;
-    *out = reply.boxes[0];
+    *out = reply.box;
     return 0;
 }
 
@@ -237,14 +250,11 @@ static int warden_snapshot(struct engine *engine, const char *id, const char *la
                            struct layer_info *out, struct error *err)
 {
     struct engine_request request = {.op = ENGINE_OP_SNAPSHOT};
-    struct engine_reply reply = {0};
 
-    if (copy_id(request.spec.id, id, err) < 0 || copy_name(request.name, layer, err) < 0 ||
-        call(engine, &request, &reply, err) < 0)
+    if (copy_id(request.snapshot.id, id, err) < 0 ||
+        copy_name(request.snapshot.layer, layer, err) < 0)
         return -1;
-    *out = reply.layers[0];
-    out->name[LAYER_NAME_SIZE - 1] = '\0';
-    return 0;
+    return call_layer(engine, &request, out, err);
 }
 
 static int warden_layer_delete(struct engine *engine, const char *layer, struct error *err)
@@ -269,22 +279,10 @@ static int warden_layer_list(struct engine *engine, struct layer_info **out, siz
         memcpy(layers + count, reply.layers, reply.count * sizeof(*layers));
         count += reply.count;
         if (count)
-            memcpy(request.name, layers[count - 1].name, LAYER_NAME_SIZE);
+            memcpy(request.layer_list.after, layers[count - 1].name, LAYER_NAME_SIZE);
     } while (reply.count == ENGINE_LIST_PAGE);
     *out = take_ptr(&layers);
     *out_count = count;
-    return 0;
-}
-
-static int call_layer(struct engine *engine, struct engine_request *request, const char *layer,
-                      struct layer_info *out, struct error *err)
-{
-    struct engine_reply reply = {0};
-
-    if (copy_name(request->name, layer, err) < 0 || call(engine, request, &reply, err) < 0)
-        return -1;
-    *out = reply.layers[0];
-    out->name[LAYER_NAME_SIZE - 1] = '\0';
     return 0;
 }
 
@@ -293,18 +291,21 @@ static int warden_layer_seal(struct engine *engine, const char *layer, struct la
 {
     struct engine_request request = {.op = ENGINE_OP_LAYER_SEAL};
 
-    return call_layer(engine, &request, layer, out, err);
+    if (copy_name(request.named.name, layer, err) < 0)
+        return -1;
+    return call_layer(engine, &request, out, err);
 }
 
 static int warden_layer_publish(struct engine *engine, const char *snapshot, const char *layer,
                                 uint64_t limit_bytes, struct layer_info *out, struct error *err)
 {
     struct engine_request request = {.op = ENGINE_OP_LAYER_PUBLISH,
-                                     .spec.limits.disk_bytes = limit_bytes};
+                                     .layer_publish.limit_bytes = limit_bytes};
 
-    if (copy_name(request.spec.layers[0], snapshot, err) < 0)
+    if (copy_name(request.layer_publish.snapshot, snapshot, err) < 0 ||
+        copy_name(request.layer_publish.layer, layer, err) < 0)
         return -1;
-    return call_layer(engine, &request, layer, out, err);
+    return call_layer(engine, &request, out, err);
 }
 
 static int warden_layer_check(struct engine *engine, const char *layer, struct error *err)
@@ -315,12 +316,12 @@ static int warden_layer_check(struct engine *engine, const char *layer, struct e
 static int warden_volume_create(struct engine *engine, const char *name, uint64_t disk_bytes,
                                 struct error *err)
 {
-    struct engine_request request = {.op = ENGINE_OP_VOLUME_CREATE};
+    struct engine_request request = {.op = ENGINE_OP_VOLUME_CREATE,
+                                     .volume_create.disk_bytes = disk_bytes};
     struct engine_reply reply = {0};
 
-    if (copy_name(request.name, name, err) < 0)
+    if (copy_name(request.volume_create.name, name, err) < 0)
         return -1;
-    request.spec.limits.disk_bytes = disk_bytes;
     return call(engine, &request, &reply, err);
 }
 
@@ -335,7 +336,7 @@ static int warden_volume_usage(struct engine *engine, const char *name, uint64_t
     struct engine_request request = {.op = ENGINE_OP_VOLUME_USAGE};
     struct engine_reply reply = {0};
 
-    if (copy_name(request.name, name, err) < 0 || call(engine, &request, &reply, err) < 0)
+    if (copy_name(request.named.name, name, err) < 0 || call(engine, &request, &reply, err) < 0)
         return -1;
     *out_bytes = reply.bytes;
     return 0;
@@ -344,33 +345,31 @@ static int warden_volume_usage(struct engine *engine, const char *name, uint64_t
 static int warden_limit(struct engine *engine, const char *id, const struct box_limits *limits,
                         struct error *err)
 {
-    struct engine_request request = {.op = ENGINE_OP_LIMIT};
+    struct engine_request request = {.op = ENGINE_OP_LIMIT, .limit.limits = *limits};
     struct engine_reply reply = {0};
 
-    if (copy_id(request.spec.id, id, err) < 0)
+    if (copy_id(request.limit.id, id, err) < 0)
         return -1;
-    request.spec.limits = *limits;
     return call(engine, &request, &reply, err);
 }
 
 static int warden_network(struct engine *engine, const char *id, const struct box_network *network,
                           struct error *err)
 {
-    struct engine_request request = {.op = ENGINE_OP_NETWORK};
+    struct engine_request request = {.op = ENGINE_OP_NETWORK, .network.network = *network};
     struct engine_reply reply = {0};
 
-    if (copy_id(request.spec.id, id, err) < 0)
+    if (copy_id(request.network.id, id, err) < 0)
         return -1;
-    request.spec.network = *network;
     return call(engine, &request, &reply, err);
 }
 
 static int warden_freeze(struct engine *engine, const char *id, bool frozen, struct error *err)
 {
-    struct engine_request request = {.op = ENGINE_OP_FREEZE, .frozen = frozen};
+    struct engine_request request = {.op = ENGINE_OP_FREEZE, .freeze.frozen = frozen};
     struct engine_reply reply = {0};
 
-    if (copy_id(request.spec.id, id, err) < 0)
+    if (copy_id(request.freeze.id, id, err) < 0)
         return -1;
     return call(engine, &request, &reply, err);
 }
@@ -383,7 +382,7 @@ static int warden_list(struct engine *engine, struct box_info **out, size_t *out
     struct engine_reply reply = {0};
 
     do {
-        struct engine_request request = {.op = ENGINE_OP_LIST, .offset = (uint32_t)count};
+        struct engine_request request = {.op = ENGINE_OP_LIST, .list.offset = (uint32_t)count};
 
         if (call(engine, &request, &reply, err) < 0)
             return -1;

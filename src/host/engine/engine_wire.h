@@ -1,10 +1,9 @@
-/* What the server and the warden say to each other: one request, which ends behind the last range of its spec's network,
+/* Messages between the server and the warden: one request, as long as its operation needs (engine_request_size()),
  * one fixed-size reply, on a SEQPACKET socket whose two ends were made by the warden. Descriptors travel beside replies.
  * Both ends are the same build, so there is no version; the warden still checks every field, because
  * the server is the part that parses hostile bytes. */
 #pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "host/engine/engine.h"
@@ -32,28 +31,54 @@ enum engine_op {
 };
 
 struct engine_request {
-    uint32_t op;
-    uint32_t offset; /* LIST: how many entries to skip */
+    uint32_t op; /* enum engine_op: names the member of the union */
+    uint32_t reserved;
     uint64_t serial; /* echoed; tells the answer from one to an earlier, given up request */
-    uint8_t frozen;  /* FREEZE */
-    uint8_t reserved[7];
-    char name[LAYER_NAME_SIZE]; /* layer or volume; LAYER_LIST: the last one seen, "" at first */
-    struct box_spec
-        spec; /* START, CLAIM; other operations use spec.id, LIMIT also limits, NETWORK network,
-                             VOLUME_CREATE limits.disk_bytes, LAYER_PUBLISH layers[0] (the snapshot) and limits.disk_bytes */
+    union {
+        struct box_spec spec; /* START, CLAIM */
+        /* KILL, STOP, USAGE. All operations on a box begin with its id, so this member reads the id of each. */
+        struct {
+            char id[ID_SIZE];
+        } box;
+        struct {
+            char id[ID_SIZE];
+            struct box_limits limits;
+        } limit;
+        struct {
+            char id[ID_SIZE];
+            struct box_network network;
+        } network;
+        struct {
+            char id[ID_SIZE];
+            uint8_t frozen;
+        } freeze;
+        struct {
+            char id[ID_SIZE];
+            char layer[LAYER_NAME_SIZE];
+        } snapshot;
+        struct {
+            uint32_t offset; /* how many entries to skip */
+        } list;
+        struct {
+            char after[LAYER_NAME_SIZE]; /* the last one seen, "" at first */
+        } layer_list;
+        struct { /* LAYER_DELETE, LAYER_SEAL, LAYER_CHECK, VOLUME_DELETE, VOLUME_USAGE */
+            char name[LAYER_NAME_SIZE];
+        } named;
+        struct {
+            char layer[LAYER_NAME_SIZE], snapshot[LAYER_NAME_SIZE];
+            uint64_t limit_bytes;
+        } layer_publish;
+        struct {
+            char name[LAYER_NAME_SIZE];
+            uint64_t disk_bytes;
+        } volume_create;
+    };
 };
 
-/* How many bytes of it are sent; of one with more ranges than there can be, all. */
-static inline size_t engine_request_size(const struct engine_request *request)
-{
-    const struct box_network *network = &request->spec.network;
-    uint64_t ranges = (uint64_t)network->allow_count + network->deny_count;
-
-    if (ranges > BOX_RANGES_MAX)
-        ranges = BOX_RANGES_MAX;
-    return offsetof(struct engine_request, spec.network.ranges) +
-           ranges * sizeof(network->ranges[0]);
-}
+/* How many bytes of it are sent: those of its member, and of the ranges of a network those that there are (of one with
+ * more than there can be, all). */
+size_t engine_request_size(const struct engine_request *request);
 
 enum { ENGINE_LIST_PAGE = 64 };
 
@@ -63,9 +88,10 @@ struct engine_reply {
     uint32_t count; /* LIST, LAYER_LIST: entries in this page; a full page means ask again */
     struct error err;
     union {
-        struct box_info boxes[ENGINE_LIST_PAGE]; /* LIST; START, CLAIM: the first */
-        struct layer_info layers
-            [ENGINE_LIST_PAGE]; /* LAYER_LIST; SNAPSHOT, LAYER_SEAL, LAYER_PUBLISH: the first */
+        struct box_info box;                        /* START, CLAIM */
+        struct layer_info layer;                    /* SNAPSHOT, LAYER_SEAL, LAYER_PUBLISH */
+        struct box_info boxes[ENGINE_LIST_PAGE];    /* LIST */
+        struct layer_info layers[ENGINE_LIST_PAGE]; /* LAYER_LIST */
         struct box_usage usage;
         struct engine_space space;
         uint64_t bytes; /* VOLUME_USAGE */

@@ -9,13 +9,12 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "host/engine/engine_wire.h"
+#include "host/warden/test/any_request.h"
 #include "host/warden/warden_internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -498,24 +497,28 @@ static size_t put_length(struct input *input, const struct engine_request *reque
     *out_whole = false;
     if (choice < 220)
         return whole - 1;
-    return 1 + next_number(input) % offsetof(struct engine_request, spec.network.ranges);
+    return 1 + next_number(input) % (whole - 1);
 }
 
 static void step_request(struct input *input, int which)
 {
     static struct engine_request request;
     static struct engine_reply reply;
+    static struct box_spec spec;
+    char name[LAYER_NAME_SIZE];
+    struct any_request any = {.name = name, .spec = &spec};
     int fds[4] = {STDERR_FILENO, STDERR_FILENO, channels[CONTROL_1], channels[DIAL]};
     size_t fd_count, size;
     bool whole;
 
     memset(&request, 0, sizeof(request));
     request.op = next(input) % (ENGINE_OP_LAYER_CHECK + 2);
-    request.offset = (uint32_t)next_number(input);
+    any.offset = (uint32_t)next_number(input);
     request.serial = next_number(input);
-    request.frozen = next(input);
-    PUT_WORD(input, request.name, names);
-    put_spec(input, &request.spec);
+    any.frozen = next(input);
+    PUT_WORD(input, name, names);
+    put_spec(input, &spec);
+    any_request_fill(&request, &any);
     size = put_length(input, &request, &whole);
     fd_count = next(input);
     fd_count = fd_count > 240 ? 1 + fd_count % 4 : 0;

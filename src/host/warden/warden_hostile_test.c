@@ -15,7 +15,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/path.h"
-#include "host/engine/engine_wire.h"
+#include "host/warden/test/any_request.h"
 #include "host/warden/test/warden_rig.h"
 
 enum { STEPS = 1000, BOXES = 3, SERVER_UID = 64737 };
@@ -203,7 +203,7 @@ static void send_kill(const char *id)
 
     memset(&request, 0, sizeof(request));
     request.op = ENGINE_OP_KILL;
-    memcpy(request.spec.id, id, ID_SIZE);
+    memcpy(request.box.id, id, ID_SIZE);
     send_request(&request);
 }
 
@@ -212,18 +212,22 @@ static void send_random(uint64_t serial)
     static const uint32_t often[] = {ENGINE_OP_START, ENGINE_OP_START, ENGINE_OP_CLAIM,
                                      ENGINE_OP_KILL};
     static struct engine_request request;
+    static struct box_spec spec;
+    char name[LAYER_NAME_SIZE] = "";
 
     memset(&request, 0, sizeof(request));
     request.op =
         number(3) == 0 ? PICK(often) : 1 + (uint32_t)number(ENGINE_OP_LAYER_CHECK + UINT64_C(1));
     request.serial = serial;
-    request.frozen = false; /* a frozen box does not answer, but that is all */
-    (void)snprintf(request.name, sizeof(request.name), "%s", PICK(names));
-    put_spec(&request.spec);
+    (void)snprintf(name, sizeof(name), "%s", PICK(names));
+    memset(&spec, 0, sizeof(spec));
+    put_spec(&spec);
     if (request.op == ENGINE_OP_START && number(4))
-        send_kill(request.spec.id); /* else most ids are taken */
-    if (request.spec.feed && id_valid(str_of(request.spec.id)))
-        put_feed(request.spec.id);
+        send_kill(spec.id); /* else most ids are taken */
+    if (spec.feed && id_valid(str_of(spec.id)))
+        put_feed(spec.id);
+    /* Never frozen: a frozen box does not answer, but that is all. */
+    any_request_fill(&request, &(struct any_request){.name = name, .spec = &spec});
     send_request(&request);
 }
 

@@ -31,9 +31,18 @@ static bool name_valid(const char name[LAYER_NAME_SIZE])
     return true;
 }
 
-static int check_disk(const struct box_limits *limits, struct error *err)
+/* Anything but 0 and 1 in a bool is undefined behaviour waiting to happen. */
+static bool flag_valid(const bool *flag)
 {
-    if (limits->disk_bytes > (UINT64_C(1) << 50))
+    unsigned char byte;
+
+    memcpy(&byte, flag, 1);
+    return byte <= 1;
+}
+
+static int check_disk(uint64_t bytes, struct error *err)
+{
+    if (bytes > (UINT64_C(1) << 50))
         return error_set(err, ERROR_INVALID, "disk limit out of range");
     return 0;
 }
@@ -42,12 +51,14 @@ static int check_limits(const struct box_limits *limits, struct error *err)
 {
     if (limits->mem_bytes < (16u << 20) || limits->mem_bytes > (UINT64_C(1) << 44))
         return error_set(err, ERROR_INVALID, "memory limit out of range");
-    if (check_disk(limits, err) < 0)
+    if (check_disk(limits->disk_bytes, err) < 0)
         return -1;
     if (limits->cpu_count == 0 || limits->cpu_count > 1024)
         return error_set(err, ERROR_INVALID, "cpu limit out of range");
     if (limits->pids_max < 8 || limits->pids_max > 1000000)
         return error_set(err, ERROR_INVALID, "process limit out of range");
+    if (!flag_valid(&limits->yields))
+        return error_set(err, ERROR_INVALID, "a flag is neither true nor false");
     return 0;
 }
 
@@ -96,15 +107,6 @@ static int check_volumes(const struct box_spec *spec, struct error *err)
                 return error_set(err, ERROR_INVALID, "two volumes on one path");
     }
     return 0;
-}
-
-/* Anything but 0 and 1 in a bool is undefined behaviour waiting to happen. */
-static bool flag_valid(const bool *flag)
-{
-    unsigned char byte;
-
-    memcpy(&byte, flag, 1);
-    return byte <= 1;
 }
 
 static int check_flags(const struct box_spec *spec, struct error *err)
@@ -295,7 +297,8 @@ static int dispatch_box(const struct warden *warden, const struct engine_request
                         struct engine_reply *reply, struct error *err)
 {
     const struct box_spec *spec = &request->spec;
-    struct box_engine *engine = warden_engine_of(warden, spec->id);
+    const char *id = request->box.id;
+    struct box_engine *engine = warden_engine_of(warden, id);
     const struct box_engine_ops *ops = engine->ops;
 
     switch (request->op) {
@@ -304,27 +307,27 @@ static int dispatch_box(const struct warden *warden, const struct engine_request
             return -1;
         if (!ops->claim)
             return error_set(err, ERROR_UNSUPPORTED, "this engine has no blank boxes");
-        return ops->claim(engine, spec, &reply->boxes[0], err);
+        return ops->claim(engine, spec, &reply->box, err);
     case ENGINE_OP_KILL:
-        return ops->kill(engine, spec->id, err);
+        return ops->kill(engine, id, err);
     case ENGINE_OP_STOP:
-        return ops->stop(engine, spec->id, err);
+        return ops->stop(engine, id, err);
     case ENGINE_OP_LIMIT:
-        return check_limits(&spec->limits, err) < 0
+        return check_limits(&request->limit.limits, err) < 0
                    ? -1
-                   : ops->limit(engine, spec->id, &spec->limits, err);
+                   : ops->limit(engine, id, &request->limit.limits, err);
     case ENGINE_OP_NETWORK:
-        return check_network(&spec->network, err) < 0
+        return check_network(&request->network.network, err) < 0
                    ? -1
-                   : ops->network(engine, spec->id, &spec->network, err);
+                   : ops->network(engine, id, &request->network.network, err);
     case ENGINE_OP_FREEZE:
-        return ops->freeze(engine, spec->id, request->frozen, err);
+        return ops->freeze(engine, id, request->freeze.frozen, err);
     case ENGINE_OP_USAGE:
-        return ops->usage(engine, spec->id, &reply->usage, err);
+        return ops->usage(engine, id, &reply->usage, err);
     case ENGINE_OP_SNAPSHOT:
-        return check_snapshot_name(request->name, err) < 0
+        return check_snapshot_name(request->snapshot.layer, err) < 0
                    ? -1
-                   : ops->snapshot(engine, spec->id, request->name, &reply->layers[0], err);
+                   : ops->snapshot(engine, id, request->snapshot.layer, &reply->layer, err);
     default:
         return error_set(err, ERROR_INVALID, "unknown operation %u", request->op);
     }
@@ -333,38 +336,46 @@ static int dispatch_box(const struct warden *warden, const struct engine_request
 static int publish(struct warden *warden, const struct engine_request *request,
                    struct layer_info *out, struct error *err)
 {
-    const char *snapshot = request->spec.layers[0];
+    const char *snapshot = request->layer_publish.snapshot, *layer = request->layer_publish.layer;
+    uint64_t limit_bytes = request->layer_publish.limit_bytes;
 
-    if (check_snapshot_name(snapshot, err) < 0 || check_tree_name(request->name, err) < 0 ||
-        check_disk(&request->spec.limits, err) < 0)
+    if (check_snapshot_name(snapshot, err) < 0 || check_tree_name(layer, err) < 0 ||
+        check_disk(limit_bytes, err) < 0)
         return -1;
-    return warden_layer_publish(warden, snapshot, request->name, request->spec.limits.disk_bytes,
-                                out, err);
+    return warden_layer_publish(warden, snapshot, layer, limit_bytes, out, err);
+}
+
+static int create_volume(struct warden *warden, const struct engine_request *request,
+                         struct error *err)
+{
+    const char *name = request->volume_create.name;
+    uint64_t disk_bytes = request->volume_create.disk_bytes;
+
+    if (check_name(name, err) < 0 || check_disk(disk_bytes, err) < 0)
+        return -1;
+    return warden_volume_create(warden, name, disk_bytes, err);
 }
 
 /* Those on layers and volumes. */
 static int dispatch_pool(struct warden *warden, const struct engine_request *request,
                          struct engine_reply *reply, struct error *err)
 {
-    const char *name = request->name;
+    const char *name = request->named.name;
 
     switch (request->op) {
     case ENGINE_OP_LAYER_LIST:
-        return list_layers(warden, name, reply, err);
+        return list_layers(warden, request->layer_list.after, reply, err);
     case ENGINE_OP_LAYER_DELETE:
         return check_name(name, err) < 0 ? -1 : warden_layer_delete(warden, name, err);
     case ENGINE_OP_LAYER_SEAL:
-        return check_tree_name(name, err) < 0
-                   ? -1
-                   : warden_layer_seal(warden, name, &reply->layers[0], err);
+        return check_tree_name(name, err) < 0 ? -1
+                                              : warden_layer_seal(warden, name, &reply->layer, err);
     case ENGINE_OP_LAYER_PUBLISH:
-        return publish(warden, request, &reply->layers[0], err);
+        return publish(warden, request, &reply->layer, err);
     case ENGINE_OP_LAYER_CHECK:
         return check_name(name, err) < 0 ? -1 : warden_layer_check(warden, name, err);
     case ENGINE_OP_VOLUME_CREATE:
-        return check_name(name, err) < 0 || check_disk(&request->spec.limits, err) < 0
-                   ? -1
-                   : warden_volume_create(warden, name, request->spec.limits.disk_bytes, err);
+        return create_volume(warden, request, err);
     case ENGINE_OP_VOLUME_USAGE:
         return check_name(name, err) < 0 ? -1
                                          : warden_volume_usage(warden, name, &reply->bytes, err);
@@ -381,7 +392,7 @@ static int dispatch(struct channel *channel, const struct engine_request *reques
     switch (request->op) {
     case ENGINE_OP_LIST:
         reply->count =
-            (uint32_t)warden_list(warden, request->offset, reply->boxes, ENGINE_LIST_PAGE);
+            (uint32_t)warden_list(warden, request->list.offset, reply->boxes, ENGINE_LIST_PAGE);
         return 0;
     case ENGINE_OP_SPACE:
         return warden_space(warden, &reply->space, err);
@@ -397,9 +408,9 @@ static int dispatch(struct channel *channel, const struct engine_request *reques
     case ENGINE_OP_START:
         return check_id(request->spec.id, err) < 0 || check_spec(&request->spec, err) < 0
                    ? -1
-                   : start(channel, &request->spec, &reply->boxes[0], err);
+                   : start(channel, &request->spec, &reply->box, err);
     default:
-        return check_id(request->spec.id, err) < 0 ? -1 : dispatch_box(warden, request, reply, err);
+        return check_id(request->box.id, err) < 0 ? -1 : dispatch_box(warden, request, reply, err);
     }
 }
 
@@ -424,7 +435,7 @@ static bool receive(int fd, struct engine_request *out)
 {
     ssize_t got = fd_recv(fd, out, sizeof(*out), NULL, NULL, 0);
 
-    return got >= (ssize_t)offsetof(struct engine_request, spec.network.ranges) &&
+    return got >= (ssize_t)offsetof(struct engine_request, spec) &&
            got >= (ssize_t)engine_request_size(out);
 }
 

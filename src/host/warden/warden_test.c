@@ -1,5 +1,6 @@
 /* Boxes on the real kernel: needs root. Each test makes a world of its own (network and mount
  * namespace, data directory) and checks that nothing of it is left. */
+#include "host/warden/test/any_request.h"
 #include "host/warden/test/warden_rig.h"
 
 #include <poll.h>
@@ -261,16 +262,17 @@ TEST_TIMEOUT(malformed_requests_are_refused, 60)
         CHECK_INT(reply.status, -1);
         CHECK(reply.err.message[0]);
     }
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         struct engine_request request = {.op = ENGINE_OP_START, .spec = rig_spec()};
-        bool *flags[] = {&request.spec.keep_disk, &request.spec.background, &request.spec.feed};
+        bool *flags[] = {&request.spec.keep_disk, &request.spec.background, &request.spec.feed,
+                         &request.spec.limits.yields};
 
         memset(flags[i], 2, 1);
         check_invalid(pair[1], &request);
     }
     for (int i = 0; i < 10; i++) {
-        struct engine_request request = {.op = i % 2 ? ENGINE_OP_START : ENGINE_OP_NETWORK,
-                                         .spec = rig_spec()};
+        struct engine_request request = {.op = i % 2 ? ENGINE_OP_START : ENGINE_OP_NETWORK};
+        struct box_spec spec = rig_spec();
         static const struct box_network networks[] = {
             {.mode = NETWORK_FILTERED + 1},
             {.mode = NETWORK_OPEN, .allow_count = BOX_RANGES_MAX + 1},
@@ -279,7 +281,8 @@ TEST_TIMEOUT(malformed_requests_are_refused, 60)
             {.mode = NETWORK_OPEN, .allow_count = 1, .ranges = {{0x01020304, 29}}},
         };
 
-        request.spec.network = networks[i / 2];
+        spec.network = networks[i / 2];
+        any_request_fill(&request, &(struct any_request){.spec = &spec});
         check_invalid(pair[1], &request);
     }
     CHECK_INT(fd_send(pair[1], "short", 5, NULL, 0), 0);

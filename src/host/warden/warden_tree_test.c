@@ -1,4 +1,5 @@
 /* Trees as layers, boxes that fill them, and what the server gives boxes to read. */
+#include "host/warden/test/any_request.h"
 #include "host/warden/test/warden_rig.h"
 
 #include <dirent.h>
@@ -567,13 +568,16 @@ TEST_TIMEOUT(malformed_requests_for_trees_are_refused, 60)
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
     CHECK_INT(warden_serve_channel(&rig_warden, pair[0], false, &err), 0);
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        struct engine_request request = {.op = cases[i].op, .serial = i, .spec = rig_spec()};
+        struct engine_request request = {.op = cases[i].op, .serial = i};
         struct engine_reply reply;
+        struct box_spec spec = rig_spec();
+        char name[LAYER_NAME_SIZE] = "";
 
-        (void)snprintf(request.name, LAYER_NAME_SIZE, "%s", cases[i].name);
-        (void)snprintf(request.spec.layers[0], LAYER_NAME_SIZE, "%s", cases[i].snapshot);
-        (void)snprintf(request.spec.fill, LAYER_NAME_SIZE, "%s", cases[i].fill);
-        request.spec.keep_disk = cases[i].keep_disk;
+        (void)snprintf(name, LAYER_NAME_SIZE, "%s", cases[i].name);
+        (void)snprintf(spec.layers[0], LAYER_NAME_SIZE, "%s", cases[i].snapshot);
+        (void)snprintf(spec.fill, LAYER_NAME_SIZE, "%s", cases[i].fill);
+        spec.keep_disk = cases[i].keep_disk;
+        any_request_fill(&request, &(struct any_request){.name = name, .spec = &spec});
         CHECK_INT(fd_send(pair[1], &request, sizeof(request), NULL, 0), 0);
         CHECK_INT(fd_recv(pair[1], &reply, sizeof(reply), NULL, NULL, 0), sizeof(reply));
         CHECK_INT(reply.status, -1);

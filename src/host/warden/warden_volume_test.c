@@ -1,4 +1,5 @@
 /* Volumes, and the new operations as the server asks for them. */
+#include "host/warden/test/any_request.h"
 #include "host/warden/test/warden_rig.h"
 
 #include <errno.h>
@@ -235,11 +236,15 @@ TEST_TIMEOUT(malformed_volumes_and_names_are_refused, 60)
     check_refused(&request);
     for (size_t i = 0; i < sizeof(named) / sizeof(*named); i++)
         for (size_t j = 0; j <= sizeof(names) / sizeof(*names); j++) {
-            request = (struct engine_request){.op = named[i], .spec = rig_spec()};
+            struct box_spec spec = rig_spec();
+            char name[LAYER_NAME_SIZE] = "";
+
+            request = (struct engine_request){.op = named[i]};
             if (j < sizeof(names) / sizeof(*names))
-                (void)snprintf(request.name, sizeof(request.name), "%s", names[j]);
+                (void)snprintf(name, sizeof(name), "%s", names[j]);
             else
-                memset(request.name, 'a', sizeof(request.name));
+                memset(name, 'a', sizeof(name));
+            any_request_fill(&request, &(struct any_request){.name = name, .spec = &spec});
             check_refused(&request);
         }
     (void)close(pair[1]);
