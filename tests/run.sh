@@ -152,7 +152,7 @@ run_meson()
 }
 
 # The programs whose tests have no ThreadSanitizer findings. Not envd's, which has one thread, nor the warden's, whose boxes
-# start with a thread that the sanitizer does not know (native/box_files.c); the warden is covered by tsan-e2e.
+# start with a process that shares memory with another (native/box_files.c); the warden is covered by tsan-e2e.
 run_tsan()
 {
     local launcher=("${steady[@]}")

@@ -117,7 +117,7 @@ static void make_files(const struct box_child *child, struct mounts *mounts)
                     {"allow_other", NULL});
     MUST(box_fuse_number(dir, &mounts->fuse_number), "find a connection's number");
     MUST(sys_move_mount(dir, "", AT_FDCWD, "/sys", MOVE_MOUNT_F_EMPTY_PATH), "attach envd's files");
-    MUST(box_files_find(mounts->fuse, dir, mounts->files), "find envd's files");
+    MUST(box_files_find(&mounts->fuse, dir, mounts->files), "find envd's files");
     (void)close(dir);
 }
 

@@ -1,12 +1,15 @@
 /* Files of a box's /proc that its envd serves: one FUSE file system for all of them.
  *
- * It is a directory. Its files are cloned as mounts of their own, which go over those of /proc; the
- * directory itself is out of reach before anybody else runs inside. To clone a file the kernel has to
- * look it up, and asks who serves the file system. That is not envd yet, so a second thread of the
- * box's first process answers until all are found, and ends.
+ * It is a directory. Its files are cloned as mounts of their own, which go over those of /proc; the directory itself is out
+ * of reach before anything else runs inside. To clone a file the kernel looks it up, and asks the process that serves the
+ * file system. That is not envd yet, so a second process answers until all are found.
  *
- * Called between clone and exec. The thread shares the other's thread-local data, so it makes system
- * calls only, none of them a cancellation point; a failure that it cannot answer with ends them both. */
+ * A process that waits for an answer cannot be killed; only the answer, or the end of the connection, ends its wait. The
+ * kernel ends a connection when its last descriptor is closed. So the process that waits must not hold one: the second
+ * process has the only descriptor meanwhile and sends it back when it is done. If it is killed, the lookup fails.
+ *
+ * Called between clone and exec. The second process shares the first one's memory, thread-local data included, so it makes
+ * system calls only, none of them a cancellation point. */
 #include "host/native/box_files.h"
 
 #include <errno.h>
@@ -14,8 +17,11 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
+#include "base/fd.h"
 #include "host/native/box_syscalls.h"
 
 enum {
@@ -27,6 +33,8 @@ enum {
 };
 
 const char *const box_files_names[BOX_FILES] = {"meminfo", "stat", "loadavg"};
+
+void (*box_files_before_reply)(void);
 
 static _Alignas(16) char stack[STACK_SIZE];
 static _Alignas(8) char request[REQUEST_MAX + 1];
@@ -73,41 +81,89 @@ static bool reply_lookup(int fuse_fd, const char *name)
     return false;
 }
 
+/* What the second process has: the only descriptor of the connection, and where it sends it. */
+struct server {
+    int fuse_fd, channel;
+};
+
+static void give_back(const struct server *server)
+{
+    union {
+        struct cmsghdr head;
+        char space[CMSG_SPACE(sizeof(int))];
+    } control = {.head = {.cmsg_len = CMSG_LEN(sizeof(int)),
+                          .cmsg_level = SOL_SOCKET,
+                          .cmsg_type = SCM_RIGHTS}};
+    char word = 'f';
+    struct iovec part = {.iov_base = &word, .iov_len = 1};
+    const struct msghdr message = {.msg_iov = &part,
+                                   .msg_iovlen = 1,
+                                   .msg_control = &control,
+                                   .msg_controllen = sizeof(control)};
+
+    memcpy(CMSG_DATA(&control.head), &server->fuse_fd, sizeof(int));
+    if (syscall(SYS_sendmsg, server->channel, &message, MSG_NOSIGNAL) != 1)
+        _exit(1);
+}
+
 static int answer(void *arg)
 {
     const struct fuse_in_header *head = (const struct fuse_in_header *)(const void *)request;
-    int fuse_fd = *(const int *)arg;
+    const struct server *server = arg;
 
     for (int found = 0; found < BOX_FILES;) {
-        long n = syscall(SYS_read, fuse_fd, request, REQUEST_MAX);
+        long n = syscall(SYS_read, server->fuse_fd, request, REQUEST_MAX);
 
         if (n < (long)sizeof(*head))
             _exit(1);
         request[n] = '\0';
+        if (box_files_before_reply)
+            box_files_before_reply();
         if (head->opcode == FUSE_INIT)
-            reply_init(fuse_fd);
+            reply_init(server->fuse_fd);
         else if (head->opcode == FUSE_LOOKUP)
-            found += reply_lookup(fuse_fd, request + sizeof(*head));
+            found += reply_lookup(server->fuse_fd, request + sizeof(*head));
         else
-            reply(fuse_fd, -ENOSYS, NULL, 0);
+            reply(server->fuse_fd, -ENOSYS, NULL, 0);
     }
+    give_back(server);
     return 0;
 }
 
-int box_files_find(int fuse_fd, int mount_fd, int out_fds[BOX_FILES])
+static int take_back(int channel, int *out_fuse_fd)
 {
-    int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
-    /* Not on this stack, which is left before the thread has ended. */
-    static int fd;
+    size_t count = 1;
+    char word;
 
-    fd = fuse_fd;
-    if (clone(answer, stack + sizeof(stack), flags, &fd) < 0)
+    if (fd_recv(channel, &word, 1, out_fuse_fd, &count, 0) == 1 && count == 1)
+        return 0;
+    errno = ECONNABORTED;
+    return -1;
+}
+
+int box_files_find(int *fuse_fd, int mount_fd, int out_fds[BOX_FILES])
+{
+    /* Not on this stack, which is left before the other has ended when a lookup fails. */
+    static struct server server;
+    int pair[2], r;
+    pid_t pid;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return -1;
+    server = (struct server){.fuse_fd = *fuse_fd, .channel = pair[1]};
+    pid = clone(answer, stack + sizeof(stack), CLONE_VM, &server);
+    if (pid < 0)
+        return -1;
+    (void)close(pair[1]);
+    (void)close(*fuse_fd);
     for (size_t i = 0; i < BOX_FILES; i++) {
         out_fds[i] =
             sys_open_tree(mount_fd, box_files_names[i], OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
         if (out_fds[i] < 0)
             return -1;
     }
-    return 0;
+    r = take_back(pair[0], fuse_fd);
+    (void)close(pair[0]);
+    (void)syscall(SYS_wait4, pid, NULL, __WALL, NULL);
+    return r;
 }

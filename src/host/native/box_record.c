@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +24,11 @@
 
 enum { RECORD_MAX = 4096, SPARE_BYTES = 1 << 20, SPARE_STEP = 64 << 10 };
 
-enum { STAT_FLAGS = 9, STAT_START_TIME = 22 };
+enum { STAT_FLAGS = 9, STAT_START_TIME = 22, STAT_PENDING = 31 };
 
-#define PF_EXITING 4ULL /* of the kernel: it was killed, or ends */
+/* Of the kernel: flags of a process that ends, or was ended by a signal. */
+#define PF_EXITING  0x4ULL
+#define PF_SIGNALED 0x400ULL
 
 /* A field of /proc/PID/stat, counted behind the last ')': the name before it is the process's own
  * choice. 0 when it cannot be told. */
@@ -132,9 +135,11 @@ int box_record_stop(const struct boxes *all, const struct box *box, struct error
     return write_record(all, box, 0, 0, err);
 }
 
+/* It ends, or was killed and waits in the kernel for something before it can. */
 static bool is_ending(pid_t pid)
 {
-    return stat_field(pid, STAT_FLAGS) & PF_EXITING;
+    return stat_field(pid, STAT_PENDING) & (1ULL << (SIGKILL - 1)) ||
+           stat_field(pid, STAT_FLAGS) & (PF_EXITING | PF_SIGNALED);
 }
 
 /* Is its process still there? If so, it is held. */
