@@ -45,7 +45,7 @@ host: setup build/host/build.ninja
 	@cmp -s build/host/src/quicksand/quicksand build/quicksand || install build/host/src/quicksand/quicksand build/quicksand
 
 # The static programs that run inside sandboxes: in one go, since one directory takes one build at a time.
-INSIDE = src/envd/envd src/image/unpack/unpack src/interpreter/interpreter src/mcp_gateway/mcp-gateway
+INSIDE = src/envd/envd src/image/unpack/unpack src/extra/interpreter/program/interpreter src/extra/mcp/gateway/mcp-gateway
 envd unpack interpreter mcp-gateway: inside
 inside: setup build/musl/build.ninja
 	@ninja -C build/musl --quiet $(INSIDE)

@@ -34,14 +34,14 @@ def table(header, declared, element, symbols):
 
 def extras(built):
     symbols = [f"extra_{name}" for name in built]
-    return table("extra/extra.h", symbols, "struct extra extras", symbols)
+    return table("extra/core/extra.h", symbols, "struct extra extras", symbols)
 
 
 def providers(built):
     more = [f"provider_type_{word}" for extra in built for word in
             [word for kind, word in words(extra) if kind == "provider"][:1]]
     core = [f"provider_type_{name}" for name in CORE_PROVIDERS]
-    return table("extra/extra_providers.h", more, "struct provider_type extra_providers", core + more)
+    return table("extra/types/extra_providers.h", more, "struct provider_type extra_providers", core + more)
 
 
 kind, out, *names = sys.argv[1:]

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Write one description of all APIs: openapi.py OUT.json WORDS.json V1.json TABLE.c...
+"""Write one description of all APIs: openapi.py OUT.json WORDS.json V1.json... TABLE.c... --absent EXTRA...
+or of /api/v1 alone: openapi.py --v1 OUT.json V1.json...
 
-V1.json describes /api/v1 in full. The other APIs are read from the very tables of endpoints that the server uses
+The first V1.json describes /api/v1 in full; the others are what extras add to its paths, and their tables of endpoints are
+called extra.c. The other APIs are read from the very tables of endpoints that the server uses
 (TABLE.c), with what WORDS.json says about each. An endpoint without words is an error: the description is complete, or there is
 none. Words about an endpoint that is in no table are left out, but for those of the group "other", which have no table.
 """
@@ -65,23 +67,47 @@ def add_tables(paths, words, tables):
             paths.setdefault(path, {})[method.lower()] = operation(path, words[name])
 
 
-def check_v1(document, table):
+def check_v1(document, tables):
     told = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
-    there = set(V1_ROW.findall(pathlib.Path(table).read_text()))
+    there = {row for table in tables for row in V1_ROW.findall(pathlib.Path(table).read_text())}
     for method, path in sorted(told ^ there):
         fail(f"{method} /api/v1{path} is {'described but not there' if (method, path) in told else 'not described in openapi.json'}")
 
 
-def main(out, words, v1, v1_table, *tables):
-    document = json.loads(pathlib.Path(v1).read_text())
-    check_v1(document, v1_table)
+def read_v1(first, *more):
+    document = json.loads(pathlib.Path(first).read_text())
+    for one in more:
+        document["paths"].update(json.loads(pathlib.Path(one).read_text()))
+    return document
+
+
+def is_absent(path, extras):
+    """Whether a path is of an extra that is not built: src/extra/NAME/words."""
+    folder = pathlib.Path(__file__).resolve().parent.parent / "src/extra"
+    lines = [line for extra in extras for line in (folder / extra / "words").read_text().splitlines()]
+    return any(re.match(line[5:].replace("*", "[^/]+") + "(/|$)", path) for line in lines if line.startswith("path "))
+
+
+def main(out, words, *rest):
+    rest, extras = list(rest), []
+    if "--absent" in rest:
+        extras = rest[rest.index("--absent") + 1:]
+        rest = rest[:rest.index("--absent")]
+    tables = [one for one in rest if one.endswith(".c")]
+    v1_tables = [one for one in tables if pathlib.Path(one).name in ("v1_endpoints.c", "extra.c")]
+    document = read_v1(*[one for one in rest if one.endswith(".json")])
+    check_v1(document, v1_tables)
     document["info"]["title"] = "Quicksand"
     document["info"]["description"] = "All APIs of a server: the agent runtime, E2B's and Browserbase's."
     document["servers"] = [{"url": "/"}]
     document["paths"] = {f"/api/v1{path}": methods for path, methods in document["paths"].items()}
-    add_tables(document["paths"], flatten(json.loads(pathlib.Path(words).read_text())), tables)
+    add_tables(document["paths"], flatten(json.loads(pathlib.Path(words).read_text())), [one for one in tables if one not in v1_tables])
+    document["paths"] = {path: methods for path, methods in document["paths"].items() if not is_absent(path, extras)}
     pathlib.Path(out).write_text(json.dumps(document, separators=(",", ":")))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[1] == "--v1":
+        pathlib.Path(sys.argv[2]).write_text(json.dumps(read_v1(*sys.argv[3:]), indent=2) + "\n")
+    else:
+        main(*sys.argv[1:])

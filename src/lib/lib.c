@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "extra/extra_providers.h"
+#include "extra/types/extra_providers.h"
 #include "lib/lib_internal.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/backend.h"

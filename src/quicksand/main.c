@@ -5,7 +5,8 @@
 #include "cli/core/cli.h"
 #include "cli/core/cli_command.h"
 #include "egress/process/egress.h"
-#include "extra/extra.h"
+#include "extra/extras.h"
+#include "extra/types/extra_providers.h"
 #include "late/late.h"
 #include "quicksand/serve.h"
 
@@ -25,7 +26,7 @@ int main(int argc, char **argv)
 {
     const char *role = argc > 1 ? argv[1] : "";
 
-    extras_register();
+    extras_register(extras, extra_providers);
     /* Not by way of the command line, which changes what signals do. */
     for (const struct cli_command *const *at = cli_roles; *at; at++)
         if (strcmp(role, (*at)->name) == 0)

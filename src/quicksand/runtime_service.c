@@ -18,7 +18,7 @@
 #include "domain/route/route.h"
 #include "domain/sandbox/sandbox.h"
 #include "edge/api_runtime/v1.h"
-#include "edge/mcp/mcp.h"
+#include "extra/core/extra.h"
 #include "host/engine/engine.h"
 #include "protocol/fetch/fetch.h"
 #include "protocol/json/json_shape.h"
@@ -54,7 +54,6 @@ struct runtime_service {
     struct runtime *runtime;
     struct workers *workers, *control_workers, *public_workers;
     struct v1 *v1;
-    struct mcp *mcp;
 };
 
 static const char *environment(const char *name)
@@ -291,38 +290,6 @@ static void on_engine(void *arg)
     runtime_engine_changed(arg);
 }
 
-/* Canned answers for the conformance suite: for tests only. malloc()ed; NULL = none are wanted. */
-static char *read_fixtures(void)
-{
-    const char *path = getenv("QUICKSAND_MCP_FIXTURES");
-    struct buf text;
-
-    if (!path || !path[0])
-        return NULL;
-    buf_init(&text, FILE_MAX);
-    if (fd_read_file_at(AT_FDCWD, path, &text) < 0)
-        log_warn("mcp", "cannot read QUICKSAND_MCP_FIXTURES '%s'", path);
-    else
-        log_warn("mcp", "tests: /mcp has canned answers from '%s'", path);
-    return buf_take(&text);
-}
-
-static void open_mcp(struct runtime_service *service)
-{
-    const struct runtime_service_config *config = &service->config;
-    auto_free char *fixtures = read_fixtures();
-
-    service->mcp = mcp_new(&(struct mcp_config){
-        .runtime = service->runtime,
-        .keys = config->keys,
-        .store = config->store,
-        .lanes = {[MCP_LANE_CONTROL] = {service->control_workers, TEAM_CONTROL_MAX},
-                  [MCP_LANE_WORK] = {service->workers, TEAM_THREADS_MAX}},
-        .limits = config->limits,
-        .domain = config->domain,
-        .fixtures = fixtures});
-}
-
 int runtime_service_open(const struct runtime_service_config *config, struct runtime_service **out,
                          struct error *err)
 {
@@ -367,8 +334,16 @@ int runtime_service_open(const struct runtime_service_config *config, struct run
         .join_arg = config->join_arg,
         .settings = config->server_settings,
         .settings_arg = config->server_settings_arg});
-    open_mcp(service);
     return 0;
+}
+
+void runtime_service_share(const struct runtime_service *service, struct extra_host *out)
+{
+    out->runtime = service->runtime;
+    out->lanes[EXTRA_LANE_RUNTIME_CONTROL].workers = service->control_workers;
+    out->lanes[EXTRA_LANE_RUNTIME_CONTROL].team_max = TEAM_CONTROL_MAX;
+    out->lanes[EXTRA_LANE_RUNTIME_WORK].workers = service->workers;
+    out->lanes[EXTRA_LANE_RUNTIME_WORK].team_max = TEAM_THREADS_MAX;
 }
 
 void runtime_service_default(const struct runtime_service *service, struct buf *out,
@@ -379,7 +354,7 @@ void runtime_service_default(const struct runtime_service *service, struct buf *
 
 bool runtime_service_handle(struct runtime_service *service, struct http_exchange *ex)
 {
-    return v1_handle(service->v1, ex) || mcp_handle(service->mcp, ex);
+    return v1_handle(service->v1, ex);
 }
 
 void runtime_service_quiet(struct runtime_service *service)
@@ -390,7 +365,6 @@ void runtime_service_quiet(struct runtime_service *service)
 void runtime_service_drain(struct runtime_service *service, struct loop *loop)
 {
     v1_drain(service->v1, loop);
-    mcp_drain(service->mcp);
 }
 
 int runtime_service_close(struct runtime_service *service)
@@ -399,7 +373,6 @@ int runtime_service_close(struct runtime_service *service)
         workers_free_within(service->control_workers, STOP_MS) < 0 ||
         workers_free_within(service->public_workers, STOP_MS) < 0)
         return -1;
-    mcp_free(service->mcp);
     v1_free(service->v1);
     sandboxes_unwatch(service->config.sandboxes, service->runtime);
     runtime_close(service->runtime);

@@ -10,6 +10,7 @@
 #include "provider/core/provider.h"
 
 struct api_keys;
+struct extra_host;
 struct http_exchange;
 struct http_limits;
 struct loop;
@@ -50,6 +51,8 @@ struct fetch_gate runtime_service_gate(const struct runtime_service_config *conf
 
 int runtime_service_open(const struct runtime_service_config *config, struct runtime_service **out,
                          struct error *err);
+/* What extras get of it: the runtime, and its workers. */
+void runtime_service_share(const struct runtime_service *service, struct extra_host *out);
 /* Which provider is the default and why (runtime_settings_default()). */
 void runtime_service_default(const struct runtime_service *service, struct buf *out,
                              bool *out_remote);

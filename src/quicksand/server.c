@@ -26,7 +26,6 @@
 #include "domain/account/api_key.h"
 #include "domain/account/signin.h"
 #include "domain/account/team.h"
-#include "domain/browser/browser.h"
 #include "domain/build/build.h"
 #include "domain/delivery/webhook.h"
 #include "domain/history/history.h"
@@ -38,10 +37,9 @@
 #include "domain/secret/secret.h"
 #include "domain/template/template.h"
 #include "domain/volume/volume.h"
-#include "edge/api_browser/bb.h"
 #include "edge/api_e2b/api.h"
 #include "edge/proxy/proxy.h"
-#include "extra/extra_serve.h"
+#include "extra/core/extra_serve.h"
 #include "host/engine/engine.h"
 #include "host/engine/engine_dial.h"
 #include "host/warden/warden.h"
@@ -93,8 +91,6 @@ struct server {
     struct http_budget *budget;
     struct shares *addresses, *box_connections; /* of clients, and into sandboxes */
     struct api *api;
-    struct browsers *browsers;
-    struct bb *bb;
     struct runtime_service *runtime;
     struct monitor_targets monitor;
     struct edge *edges;
@@ -129,7 +125,7 @@ static void on_request(struct http_exchange *ex, void *arg)
         redirect_handle(ex, edge->server->tls_port))
         return;
     if (!proxy_handle(edge->proxy, ex) && !extras_refuse_absent(ex) &&
-        !runtime_service_handle(edge->server->runtime, ex) && !bb_handle(edge->server->bb, ex))
+        !runtime_service_handle(edge->server->runtime, ex) && !extras_handle(ex))
         api_handle(edge->server->api, ex);
 }
 
@@ -149,6 +145,7 @@ static void drain(struct loop_errand *errand)
     struct edge *edge = (struct edge *)((char *)errand - offsetof(struct edge, drain_errand));
 
     runtime_service_drain(edge->server->runtime, edge->loop);
+    extras_drain();
     http_server_drain(edge->http, on_drained, edge);
     if (edge->https)
         http_server_drain(edge->https, on_drained, edge);
@@ -381,28 +378,25 @@ static void on_join(void *arg, struct loop *loop, struct http_exchange *ex,
             proxy_join(server->edges[i].proxy, ex, &to);
 }
 
-static void open_browsers(struct server *server)
+static int open_extras(struct server *server, struct error *err)
 {
-    struct bb_config config;
+    struct extra_host host = {.sandboxes = server->sandboxes,
+                              .volumes = server->volumes,
+                              .engine = server->engine,
+                              .store = server->store,
+                              .secrets = server->secrets,
+                              .spool = server->spool,
+                              .keys = server->keys,
+                              .limits = server->limits,
+                              .directory = server->store_dir,
+                              .url = getenv("QUICKSAND_URL_SELF"),
+                              .domain = server->domain,
+                              .join = on_join,
+                              .join_arg = server};
 
-    server->browsers = browsers_open(&(struct browsers_config){.sandboxes = server->sandboxes,
-                                                               .volumes = server->volumes,
-                                                               .engine = server->engine,
-                                                               .store = server->store,
-                                                               .secrets = server->secrets,
-                                                               .spool = server->spool,
-                                                               .directory = server->store_dir});
-    config = (struct bb_config){.browsers = server->browsers,
-                                .keys = server->keys,
-                                .store = server->store,
-                                .limits = server->limits,
-                                .file_directory = server->store_dir,
-                                .spool = server->spool,
-                                .url = getenv("QUICKSAND_URL_SELF"),
-                                .join = on_join,
-                                .join_arg = server};
-    server_lanes_assign_bb(&server->lanes, server->config.workers, &config);
-    server->bb = bb_new(&config);
+    server_lanes_share(&server->lanes, server->config.workers, &host);
+    runtime_service_share(server->runtime, &host);
+    return extras_open(&host, err);
 }
 
 /* The edges' common parts: what a request is handed to. */
@@ -429,7 +423,6 @@ static int open_edge_parts(struct server *server, struct error *err)
     server->limits = api.limits = http_limits_new(&(struct http_limits_config){
         .body_bytes = (size_t)server->config.body_memory_mb * 1024 * 1024});
     server->api = api_new(&api);
-    open_browsers(server);
     return runtime_service_open(
         &(struct runtime_service_config){
             .settings_path = server->config.runtime_config,
@@ -489,7 +482,7 @@ static int open_all(struct server *server, struct error *err)
     if (sender_open(&server->sender, err) < 0 || open_domain(server, err) < 0 ||
         open_builds(server, err) < 0 ||
         history_open(server->sandboxes, server->store, &server->history, err) < 0 ||
-        open_edge_parts(server, err) < 0)
+        open_edge_parts(server, err) < 0 || open_extras(server, err) < 0)
         return -1;
     server->demand =
         on_demand_open(&(struct on_demand_config){.builds = server->builds,
@@ -537,8 +530,7 @@ static void stop(struct server *server)
     }
     http_limits_free(server->limits);
     server_lanes_close(&server->lanes);
-    bb_free(server->bb);
-    browsers_close(server->browsers);
+    extras_close();
     on_demand_close(server->demand);
     builds_close(server->builds);
     history_close(server->history);

@@ -53,12 +53,12 @@ void server_lanes_assign(const struct server_lanes *lanes, int64_t threads, stru
     api->lanes[API_LANE_LONG].team_max = LONG_TEAM;
 }
 
-void server_lanes_assign_bb(const struct server_lanes *lanes, int64_t threads, struct bb_config *bb)
+void server_lanes_share(const struct server_lanes *lanes, int64_t threads, struct extra_host *out)
 {
-    bb->lanes[BB_LANE_CONTROL].workers = lanes->control;
-    bb->lanes[BB_LANE_CONTROL].team_max = (size_t)threads;
-    bb->lanes[BB_LANE_WAIT].workers = lanes->wait;
-    bb->lanes[BB_LANE_WAIT].team_max = WAIT_TEAM;
+    out->lanes[EXTRA_LANE_CONTROL].workers = lanes->control;
+    out->lanes[EXTRA_LANE_CONTROL].team_max = (size_t)threads;
+    out->lanes[EXTRA_LANE_WAIT].workers = lanes->wait;
+    out->lanes[EXTRA_LANE_WAIT].team_max = WAIT_TEAM;
 }
 
 void server_lanes_close(struct server_lanes *lanes)

@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "edge/api_browser/bb.h"
 #include "edge/api_e2b/api.h"
+#include "extra/core/extra.h"
 
 struct server_lanes {
     struct workers *quick, *control, *create, *wait, *slow;
@@ -16,9 +16,8 @@ struct server_lanes {
 void server_lanes_open(struct server_lanes *lanes, int64_t threads);
 /* What the E2B API gets of them. */
 void server_lanes_assign(const struct server_lanes *lanes, int64_t threads, struct api_config *api);
-/* What Browserbase's API gets of them: workers of the same lanes, with shares of its own. */
-void server_lanes_assign_bb(const struct server_lanes *lanes, int64_t threads,
-                            struct bb_config *bb);
+/* What extras get of them: workers of the same lanes. */
+void server_lanes_share(const struct server_lanes *lanes, int64_t threads, struct extra_host *out);
 /* Waits for what is under way. */
 void server_lanes_close(struct server_lanes *lanes);
 

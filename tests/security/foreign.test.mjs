@@ -11,7 +11,10 @@ import { patience, repository, startServer } from '../harness/server.mjs'
 const tables = [
   ['src/edge/api_e2b/api_endpoints.c', ''],
   ['src/edge/api_runtime/v1_endpoints.c', '/api/v1'],
-  ['src/edge/api_browser/bb_endpoints.c', ''],
+  ['src/extra/browser/bb_endpoints.c', ''],
+  ['src/extra/browser/extra.c', '/api/v1'],
+  ['src/extra/desktop/extra.c', '/api/v1'],
+  ['src/extra/interpreter/extra.c', '/api/v1'],
 ]
 const endpoints = tables.flatMap(([file, prefix]) =>
   [...fs.readFileSync(path.join(repository, file), 'utf8').matchAll(/"(GET|POST|PUT|PATCH|DELETE)", "(\/[^"]*\{[^"]*)"(.*)/g)].map(([, method, pattern, rest]) => ({ method, pattern: prefix + pattern, rest })),

@@ -10,7 +10,10 @@ import { startRuntime } from '../harness/runtime.mjs'
 const tables = [
   ['src/edge/api_e2b/api_endpoints.c', '', /^ *(\w+)\("([A-Z]+)", "([^"]+)"/gm],
   ['src/edge/api_runtime/v1_endpoints.c', '/api/v1', /^ *(\{)\{"([A-Z]+)", "([^"]+)"/gm],
-  ['src/edge/api_browser/bb_endpoints.c', '', /^ *(\{)\{"([A-Z]+)", "([^"]+)"/gm],
+  ['src/extra/browser/bb_endpoints.c', '', /^ *(\{)\{"([A-Z]+)", "([^"]+)"/gm],
+  ['src/extra/browser/extra.c', '/api/v1', /^ *(\{)\{"([A-Z]+)", "([^"]+)"/gm],
+  ['src/extra/desktop/extra.c', '/api/v1', /^ *(\{)\{"([A-Z]+)", "([^"]+)"/gm],
+  ['src/extra/interpreter/extra.c', '/api/v1', /^ *(\{)\{"([A-Z]+)", "([^"]+)"/gm],
 ]
 const endpoints = tables.flatMap(([file, prefix, row]) =>
   [...fs.readFileSync(path.join(repository, file), 'utf8').matchAll(row)].map(([, kind, method, target]) => ({ kind, method, target: prefix + target })))

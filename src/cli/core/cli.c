@@ -32,9 +32,6 @@ const struct cli_command *cli_commands[CLI_COMMANDS_MAX] = {
     &cli_exec_command,
     &cli_pty_command,
     &cli_cp_command,
-    &cli_code_command,
-    &cli_browser_command,
-    &cli_desktop_command,
 
     &cli_url_command,
     &cli_forward_command,
@@ -57,7 +54,6 @@ const struct cli_command *cli_commands[CLI_COMMANDS_MAX] = {
 
     &cli_job_command,
     &cli_session_command,
-    &cli_mcp_command,
 
     &cli_template_command,
     &cli_profile_command,

@@ -48,6 +48,10 @@ struct v1_config {
     void *settings_arg;
 };
 
+/* Adds endpoints of an extra (edge/api_runtime/v1_types.h), ended by one without a method; before the first request. */
+struct v1_endpoint;
+void v1_endpoints_add(const struct v1_endpoint *rows);
+
 struct v1 *v1_new(const struct v1_config *config);
 /* After the loops and workers have ended. */
 void v1_free(struct v1 *v1);

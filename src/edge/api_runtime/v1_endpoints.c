@@ -1,6 +1,11 @@
-/* The table of all endpoints. The first match wins. Without V1_CONTROL or V1_PUBLIC an endpoint is of the work lane. */
+/* The table of the core's endpoints, and those that extras add. The first match wins. Without V1_CONTROL or V1_PUBLIC an
+ * endpoint is of the work lane. */
+#include <assert.h>
+
 #include "edge/api_runtime/v1_internal.h"
 #include "edge/api_runtime/v1_members.h"
+
+enum { TABLES_MAX = 16 };
 
 /* clang-format off */
 const struct v1_endpoint v1_endpoints[] = {
@@ -39,7 +44,6 @@ const struct v1_endpoint v1_endpoints[] = {
     {{"POST", "/sandboxes/{id}/snapshots"}, v1_snapshots_create, 0, v1_members_snapshot},
     {{"GET", "/sandboxes/{id}/snapshots"}, v1_snapshots_of, V1_CONTROL},
     {{"POST", "/sandboxes/{id}/execute"}, v1_execute, V1_BOX, v1_members_execute},
-    {{"POST", "/sandboxes/{id}/code"}, v1_code, V1_BOX, v1_members_code},
     {{"GET", "/sandboxes/{id}/executions"}, v1_executions_list, V1_BOX | V1_CONTROL},
     {{"GET", "/sandboxes/{id}/executions/{execution}"}, v1_executions_get, V1_BOX | V1_CONTROL},
     {{"GET", "/sandboxes/{id}/files", true}, v1_files_get, V1_STREAM | V1_BOX},
@@ -55,12 +59,6 @@ const struct v1_endpoint v1_endpoints[] = {
     {{"PUT", "/sandboxes/{id}/processes/{process}/input"}, v1_processes_stdin, V1_RAW | V1_QUIET | V1_BOX},
     {{"POST", "/sandboxes/{id}/processes/{process}/signal"}, v1_processes_signal, V1_BOX | V1_CONTROL, v1_members_signal},
     {{"POST", "/sandboxes/{id}/processes/{process}/stop"}, v1_processes_stop, V1_BOX | V1_CONTROL},
-    {{"GET", "/sandboxes/{id}/desktop/screenshot"}, v1_desktop_screenshot, V1_BOX},
-    {{"POST", "/sandboxes/{id}/desktop/screenshot"}, v1_desktop_screenshot, V1_BOX | V1_QUIET, v1_members_screenshot},
-    {{"POST", "/sandboxes/{id}/desktop/{act}"}, v1_desktop_do, V1_BOX, v1_members_desktop},
-    {{"GET", "/sandboxes/{id}/browser/live", true}, v1_browser_live, V1_UPGRADE | V1_BOX},
-    {{"GET", "/sandboxes/{id}/browser/{act}"}, v1_browser, V1_BOX | V1_QUIET},
-    {{"POST", "/sandboxes/{id}/browser/{act}"}, v1_browser, V1_BOX, v1_members_browser},
     {{"GET", "/sandboxes/{id}/terminal", true}, v1_terminal_sandbox, V1_UPGRADE | V1_BOX},
     {{"POST", "/sandboxes/{id}/keys"}, v1_sandboxes_key, V1_CONTROL, v1_members_key},
 
@@ -107,14 +105,29 @@ const char *v1_lane_name(enum v1_lane lane)
     return names[lane];
 }
 
+static const struct v1_endpoint *tables[TABLES_MAX + 1] = {v1_endpoints};
+
+void v1_endpoints_add(const struct v1_endpoint *rows)
+{
+    size_t count = 0;
+
+    while (tables[count])
+        count++;
+    assert(count < TABLES_MAX);
+    tables[count] = rows;
+}
+
 enum call_match v1_endpoints_find(struct str method, struct str path, struct arena *arena,
                                   const struct v1_endpoint **out,
                                   struct str params[CALL_PARAMS_MAX], char allow[HTTP_ALLOW_SIZE])
 {
     const struct call_endpoint *found = NULL;
-    enum call_match match = call_endpoint_find(&v1_endpoints[0].is, sizeof(v1_endpoints[0]), method,
-                                               path, arena, &found, params, allow);
+    enum call_match match = CALL_NO_PATH;
 
+    /* No path is in two tables. */
+    for (size_t i = 0; tables[i] && match == CALL_NO_PATH; i++)
+        match = call_endpoint_find(&tables[i]->is, sizeof(*tables[i]), method, path, arena, &found,
+                                   params, allow);
     *out = (const struct v1_endpoint *)found;
     return match;
 }

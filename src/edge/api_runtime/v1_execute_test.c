@@ -6,38 +6,15 @@
 #include "base/test.h"
 #include "edge/api_runtime/test/v1_site.h"
 
-static int ask_for(const struct site *site, const char *what, const char *accept, const char *body)
-{
-    char request[1024];
-
-    (void)snprintf(request, sizeof(request),
-                   "POST " ONE "/%s HTTP/1.1\r\n" KEY CLOSE
-                   "Accept: %s\r\nContent-Length: %zu\r\n\r\n%s",
-                   what, accept, strlen(body), body);
-    return site_ask(site, request);
-}
-
 static int ask_execute(const struct site *site, const char *accept, const char *body)
 {
-    return ask_for(site, "execute", accept, body);
-}
-
-static void check_answer(int fd_consume, const char *const *has)
-{
-    auto_close int fd = fd_consume;
-    auto_buf struct buf answer = {0};
-
-    buf_init(&answer, 1 << 20);
-    http_site_read_all(fd, &answer);
-    for (; *has; has++)
-        if (str_find_str(buf_str(&answer), str_of(*has)) < 0)
-            test_fail(__FILE__, __LINE__, "no '%s' in '%.*s'", *has, STR_ARG(buf_str(&answer)));
+    return site_post(site, "execute", accept, body);
 }
 
 static void check_execute(const struct site *site, const char *accept, const char *body,
                           const char *const *has)
 {
-    check_answer(ask_execute(site, accept, body), has);
+    site_check(ask_execute(site, accept, body), has);
 }
 
 #define STREAM "{\"command\":\"x\",\"stream\":true}"
@@ -71,30 +48,6 @@ TEST(v1_execute_streams)
     v1_fake.fail = (struct error){.code = ERROR_CONFLICT, .message = "no"};
     check_execute(&site, "*/*", STREAM,
                   (const char *const[]){"HTTP/1.1 409", "\"code\":\"conflict\"", NULL});
-}
-
-TEST(v1_code_whole_and_streamed)
-{
-    struct site site;
-
-    site_start(&site, 4, 100);
-    check_answer(ask_for(&site, "code", "*/*", "{\"code\":\"1\"}"),
-                 (const char *const[]){"HTTP/1.1 200 OK", "{\"execution_count\":4}", NULL});
-    check_answer(ask_for(&site, "code", "*/*", "{\"code\":\"1\",\"stream\":true}"),
-                 (const char *const[]){"Content-Type: application/x-ndjson",
-                                       "{\"type\":\"stdout\",\"text\":\"x\"}\n",
-                                       "{\"execution_count\":4,\"type\":\"exit\"}\n", NULL});
-    check_answer(ask_for(&site, "code", "text/event-stream", "{\"code\":\"1\"}"),
-                 (const char *const[]){"Content-Type: text/event-stream",
-                                       "data: {\"type\":\"stdout\",\"text\":\"x\"}\n\n", NULL});
-    check_answer(ask_for(&site, "code", "*/*", "{}"),
-                 (const char *const[]){"HTTP/1.1 400", "'code' is needed", NULL});
-    check_answer(
-        ask_for(&site, "code", "*/*", "{\"code\":\"1\",\"language\":\"js\",\"context_id\":\"x\"}"),
-        (const char *const[]){"HTTP/1.1 400", "either", NULL});
-    v1_fake.fail = (struct error){.code = ERROR_UNSUPPORTED, .message = "none here"};
-    check_answer(ask_for(&site, "code", "*/*", "{\"code\":\"1\",\"stream\":true}"),
-                 (const char *const[]){"HTTP/1.1 409", "none here", NULL});
 }
 
 static void wait_stopped(void)

@@ -162,11 +162,9 @@ v1_handler_fn v1_sandboxes_pause, v1_sandboxes_resume, v1_sandboxes_port, v1_san
     v1_sandboxes_network, v1_sandboxes_metrics;
 v1_handler_fn v1_snapshots_create, v1_snapshots_of, v1_snapshots_list, v1_snapshots_get;
 v1_handler_fn v1_snapshots_delete;
-v1_handler_fn v1_code;
 v1_handler_fn v1_execute, v1_processes_list, v1_processes_get, v1_processes_logs;
 v1_handler_fn v1_processes_input, v1_processes_stdin, v1_processes_signal, v1_processes_stop;
 v1_handler_fn v1_executions_list, v1_executions_get;
-v1_handler_fn v1_desktop_screenshot, v1_desktop_do, v1_browser;
 v1_handler_fn v1_files_get, v1_files_put, v1_files_delete;
 v1_handler_fn v1_sessions_create, v1_sessions_list, v1_sessions_get, v1_sessions_delete;
 v1_handler_fn v1_sessions_message, v1_sessions_pause, v1_sessions_resume, v1_sessions_interrupt;
@@ -174,5 +172,4 @@ v1_handler_fn v1_sessions_cancel, v1_sessions_snapshot, v1_sessions_approve, v1_
     v1_sessions_history;
 v1_handler_fn v1_sessions_changes, v1_sessions_events;
 v1_handler_fn v1_events, v1_events_recent, v1_events_session;
-v1_handler_fn v1_browser_live;
 v1_handler_fn v1_terminal_sandbox, v1_terminal_session;

@@ -46,23 +46,8 @@ const char *const v1_members_execute[] = {"command",
                                           "callback",
                                           "keep_output",
                                           NULL};
-const char *const v1_members_code[] = {"code",
-                                       "language",
-                                       "context_id context",
-                                       "env env_vars envs",
-                                       "timeout timeout_seconds",
-                                       "timeout_ms",
-                                       "stream",
-                                       NULL};
 const char *const v1_members_input[] = {"data", "data_base64", "close", NULL};
 const char *const v1_members_signal[] = {"signal", NULL};
-const char *const v1_members_screenshot[] = {"display", NULL};
-const char *const v1_members_desktop[] = {
-    "display",   "x",    "y",        "to_x",     "to_y", "button", "count clicks amount",
-    "direction", "text", "delay_ms", "keys key", NULL};
-const char *const v1_members_browser[] = {"url",       "selector",     "x",    "y",
-                                          "button",    "count clicks", "text", "key",
-                                          "full_page", "timeout_ms",   NULL};
 const char *const v1_members_session[] = {OVERRIDES,
                                           "agent",
                                           "sandbox_id",

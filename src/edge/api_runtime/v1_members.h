@@ -9,13 +9,11 @@ extern const char *const v1_members_prune[], *const v1_members_runner[],
                                                  *const v1_members_heartbeat[];
 extern const char *const v1_members_sandbox[], *const v1_members_snapshot[],
                                                    *const v1_members_key[];
-extern const char *const v1_members_execute[],
-    *const v1_members_code[], *const v1_members_input[], *const v1_members_signal[];
+extern const char *const v1_members_execute[], *const v1_members_input[],
+                                                   *const v1_members_signal[];
 extern const char *const v1_members_session[], *const v1_members_message[],
                                                    *const v1_members_cancel[];
 extern const char *const v1_members_approve[], *const v1_members_push[], *const v1_members_pull[];
-extern const char *const v1_members_screenshot[], *const v1_members_desktop[];
-extern const char *const v1_members_browser[];
 /* A record whose members are checked elsewhere. */
 extern const char *const v1_members_any[];
 

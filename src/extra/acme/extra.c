@@ -1,5 +1,5 @@
 /* Certificates from public authorities (RFC 8555): `quicksand tls acme`, and the server's answer to their question. */
-#include "extra/extra.h"
+#include "extra/core/extra.h"
 
 #include "extra/acme/acme_answer.h"
 #include "extra/acme/cli_tls_acme.h"

@@ -1,4 +1,4 @@
 /* Browserbase as a provider: browsers of that service. */
-#include "extra/extra.h"
+#include "extra/core/extra.h"
 
 const struct extra extra_browserbase = {.name = "browserbase"};

@@ -1,4 +1,4 @@
 /* Daytona as a provider. */
-#include "extra/extra.h"
+#include "extra/core/extra.h"
 
 const struct extra extra_daytona = {.name = "daytona"};

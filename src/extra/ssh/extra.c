@@ -1,5 +1,5 @@
 /* ssh, scp, rsync and editors into sandboxes. */
-#include "extra/extra.h"
+#include "extra/core/extra.h"
 
 #include "extra/ssh/cli_ssh.h"
 

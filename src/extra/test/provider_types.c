@@ -1,5 +1,5 @@
 /* Sets the types of providers before the first test. */
-#include "extra/extra_providers.h"
+#include "extra/types/extra_providers.h"
 
 __attribute__((constructor)) static void set(void)
 {

@@ -24,6 +24,11 @@ void runtime_id(const char *prefix, char out[RUNTIME_ID_SIZE])
     (void)snprintf(out, RUNTIME_ID_SIZE, "%s%s", prefix, text);
 }
 
+struct fetch *runtime_fetch(const struct runtime *runtime)
+{
+    return runtime->config.fetch;
+}
+
 bool runtime_is_operator(const struct runtime *runtime, struct str team_id)
 {
     const char *team = runtime->config.operator_team;

@@ -69,3 +69,9 @@ void runtime_id(const char *prefix, char out[RUNTIME_ID_SIZE]);
 /* "***" in place of every secret of the operator's and of the team (keys of backends, tokens in URLs);
  * changes text in place. For messages of others before they are stored or told to that team. */
 void runtime_mask(const struct runtime *runtime, struct str team_id, char *text);
+
+/* What requests to sandboxes and services go through. */
+struct fetch *runtime_fetch(const struct runtime *runtime);
+
+/* With a list of allowed commands: no variable that changes what is run. ERROR_FORBIDDEN. env may be NULL. */
+int runtime_command_check_env(struct runtime *runtime, const json_t *env, struct error *err);

@@ -83,7 +83,6 @@ bool runtime_public_only(const struct runtime *runtime, struct str team_id);
 
 /* With a list of allowed commands: no variable that changes what is run, no hook that is not on it.
  * ERROR_FORBIDDEN. Either may be NULL. */
-int runtime_command_check_env(struct runtime *runtime, const json_t *env, struct error *err);
 int runtime_command_check_hooks(struct runtime *runtime, const json_t *hooks, struct error *err);
 
 /* fn(runtime) every period_s, for what no event can start. may_block: it asks providers, or works through many rows.

@@ -132,6 +132,8 @@ struct runtime_use {
 };
 int runtime_use(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
                 unsigned features, struct arena *arena, struct runtime_use *out, struct error *err);
+/* Used now: remembered here, and from time to time in the row. */
+void runtime_live_used(struct runtime *runtime, struct str id, int64_t commands, int64_t jobs);
 /* The provider said it is gone (ERROR_NOT_FOUND of an operation): corrects the row. */
 void runtime_use_lost(struct runtime *runtime, const struct runtime_caller *caller,
                       const struct runtime_use *use);

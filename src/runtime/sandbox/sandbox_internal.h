@@ -52,8 +52,6 @@ struct runtime_hold *runtime_hold_soon(struct runtime *runtime, struct str team_
 struct runtime_hold *runtime_hold_now(struct runtime *runtime, struct str team_id, struct str name);
 void runtime_hold_end(struct runtime *runtime, struct runtime_hold *hold);
 
-/* Used now: remembered here, and from time to time in the row. */
-void runtime_live_used(struct runtime *runtime, struct str id, int64_t commands, int64_t jobs);
 /* When it was used last, as far as this process knows; at least row_us. */
 int64_t runtime_live_last_used(struct runtime *runtime, struct str id, int64_t row_us);
 /* Its provider lets it live for ttl_s from now. */

@@ -10,17 +10,14 @@
 #include "domain/account/api_key.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/backend.h"
-#include "runtime/browser/browser_page.h"
-#include "runtime/command/code.h"
 #include "runtime/command/terminal.h"
-#include "runtime/desktop/desktop.h"
 #include "runtime/job/job.h"
 #include "runtime/session/session.h"
 
 struct v1_fake v1_fake;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-__attribute__((format(printf, 2, 3))) static int asked(struct error *err, const char *fmt, ...)
+int v1_fake_asked(struct error *err, const char *fmt, ...)
 {
     size_t len;
     va_list args;
@@ -77,7 +74,8 @@ int api_key_new(struct store *store, const struct api_key_wanted *wanted, struct
     *out =
         (struct store_key){.id = STR("k2"), .name = wanted->name, .sandbox_id = wanted->sandbox_id};
     (void)str_copy(STR("e2b_new"), out_key, API_KEY_SIZE);
-    return asked(err, "key(%.*s %.*s) ", STR_ARG(wanted->name), STR_ARG(wanted->sandbox_id));
+    return v1_fake_asked(err, "key(%.*s %.*s) ", STR_ARG(wanted->name),
+                         STR_ARG(wanted->sandbox_id));
 }
 
 int store_sandbox_get(struct store *store, struct str id, struct arena *arena,
@@ -98,8 +96,8 @@ int store_key_sandbox(struct store *store, struct str team_id, struct str sandbo
 int store_audit_add(struct store *store, const struct store_audit *entry, struct error *err)
 {
     (void)store;
-    return asked(err, "audit(%.*s %.*s %d) ", STR_ARG(entry->method), STR_ARG(entry->path),
-                 (int)entry->status);
+    return v1_fake_asked(err, "audit(%.*s %.*s %d) ", STR_ARG(entry->method), STR_ARG(entry->path),
+                         (int)entry->status);
 }
 
 /* ---- backends and profiles ---- */
@@ -116,7 +114,7 @@ int runner_register(struct runtime *runtime, const struct runtime_caller *caller
 {
     (void)runtime;
     (void)caller;
-    return asked(err, "register(%.*s) ", STR_ARG(runner->name));
+    return v1_fake_asked(err, "register(%.*s) ", STR_ARG(runner->name));
 }
 
 int runner_heartbeat(struct runtime *runtime, const struct runtime_caller *caller, struct str name,
@@ -124,7 +122,7 @@ int runner_heartbeat(struct runtime *runtime, const struct runtime_caller *calle
 {
     (void)runtime;
     (void)caller;
-    return asked(err, "heartbeat(%.*s,%d) ", STR_ARG(name), (int)active_sessions);
+    return v1_fake_asked(err, "heartbeat(%.*s,%d) ", STR_ARG(name), (int)active_sessions);
 }
 
 int runner_remove(struct runtime *runtime, const struct runtime_caller *caller, struct str name,
@@ -132,7 +130,7 @@ int runner_remove(struct runtime *runtime, const struct runtime_caller *caller, 
 {
     (void)runtime;
     (void)caller;
-    return asked(err, "remove(%.*s) ", STR_ARG(name));
+    return v1_fake_asked(err, "remove(%.*s) ", STR_ARG(name));
 }
 
 /* A record is good when it has a provider. */
@@ -154,7 +152,7 @@ int profile_put(struct runtime *runtime, const struct runtime_caller *caller, st
 {
     if (profile_check(runtime, caller, record, out_faults, err) < 0)
         return -1;
-    return asked(err, "put(%.*s) ", STR_ARG(name));
+    return v1_fake_asked(err, "put(%.*s) ", STR_ARG(name));
 }
 
 int profile_get(struct runtime *runtime, const struct runtime_caller *caller, struct str name,
@@ -162,7 +160,7 @@ int profile_get(struct runtime *runtime, const struct runtime_caller *caller, st
 {
     (void)runtime;
     (void)caller;
-    if (asked(err, "profile(%.*s) ", STR_ARG(name)) < 0)
+    if (v1_fake_asked(err, "profile(%.*s) ", STR_ARG(name)) < 0)
         return -1;
     *out = json_pack("{s:s}", "provider", "e2b");
     return 0;
@@ -180,7 +178,7 @@ int profile_delete(struct runtime *runtime, const struct runtime_caller *caller,
 {
     (void)runtime;
     (void)caller;
-    return asked(err, "delete(%.*s) ", STR_ARG(name));
+    return v1_fake_asked(err, "delete(%.*s) ", STR_ARG(name));
 }
 
 /* ---- sandboxes ---- */
@@ -190,7 +188,7 @@ const char *runtime_tier_name(enum runtime_tier tier)
     return tier == TIER_CREATED ? "created" : "resumed";
 }
 
-static int find(const struct runtime_caller *caller, struct str id, struct error *err)
+int v1_fake_find(const struct runtime_caller *caller, struct str id, struct error *err)
 {
     if (!str_is(id, V1_FAKE_ID))
         return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' was not found", STR_ARG(id));
@@ -216,9 +214,9 @@ int runtime_sandbox_ensure(struct runtime *runtime, const struct runtime_caller 
     (void)runtime;
     (void)caller;
     (void)arena;
-    if (asked(err, "ensure(%.*s,%.*s,%.*s,%d) ", STR_ARG(request->key),
-              STR_ARG(request->overrides.image), STR_ARG(request->agent_id),
-              (int)request->overrides.persistent_given) < 0)
+    if (v1_fake_asked(err, "ensure(%.*s,%.*s,%.*s,%d) ", STR_ARG(request->key),
+                      STR_ARG(request->overrides.image), STR_ARG(request->agent_id),
+                      (int)request->overrides.persistent_given) < 0)
         return -1;
     fill(out);
     *out_tier = TIER_CREATED;
@@ -231,7 +229,7 @@ int runtime_sandbox_get(struct runtime *runtime, const struct runtime_caller *ca
 {
     (void)runtime;
     (void)arena;
-    if (asked(err, "get(%d) ", (int)refresh) < 0 || find(caller, id, err) < 0)
+    if (v1_fake_asked(err, "get(%d) ", (int)refresh) < 0 || v1_fake_find(caller, id, err) < 0)
         return -1;
     fill(out);
     return 0;
@@ -243,9 +241,9 @@ int runtime_sandbox_list(struct runtime *runtime, const struct runtime_caller *c
 {
     (void)runtime;
     (void)caller;
-    if (asked(err, "list(%s,%d) ",
-              filter->state ? name_of(&runtime_state_names, *filter->state) : "",
-              (int)filter->limit) < 0)
+    if (v1_fake_asked(err, "list(%s,%d) ",
+                      filter->state ? name_of(&runtime_state_names, *filter->state) : "",
+                      (int)filter->limit) < 0)
         return -1;
     *out = arena_alloc(arena, sizeof(**out));
     fill(*out);
@@ -257,14 +255,14 @@ int runtime_sandbox_pause(struct runtime *runtime, const struct runtime_caller *
                           struct str id, struct error *err)
 {
     (void)runtime;
-    return asked(err, "pause() ") < 0 ? -1 : find(caller, id, err);
+    return v1_fake_asked(err, "pause() ") < 0 ? -1 : v1_fake_find(caller, id, err);
 }
 
 int runtime_sandbox_resume(struct runtime *runtime, const struct runtime_caller *caller,
                            struct str id, struct error *err)
 {
     (void)runtime;
-    return asked(err, "resume() ") < 0 ? -1 : find(caller, id, err);
+    return v1_fake_asked(err, "resume() ") < 0 ? -1 : v1_fake_find(caller, id, err);
 }
 
 int runtime_sandbox_kill(struct runtime *runtime, const struct runtime_caller *caller,
@@ -275,7 +273,7 @@ int runtime_sandbox_kill(struct runtime *runtime, const struct runtime_caller *c
         (void)error_set(forced, ERROR_CONFLICT, "no such provider");
         return 1;
     }
-    return asked(err, "kill() ") < 0 ? -1 : find(caller, id, err);
+    return v1_fake_asked(err, "kill() ") < 0 ? -1 : v1_fake_find(caller, id, err);
 }
 
 int runtime_sandbox_address(struct runtime *runtime, const struct runtime_caller *caller,
@@ -285,7 +283,7 @@ int runtime_sandbox_address(struct runtime *runtime, const struct runtime_caller
     (void)runtime;
     *out = (struct provider_address){
         .url = str_of(arena_printf(arena, "http://%u-x", (unsigned)port))};
-    return find(caller, id, err);
+    return v1_fake_find(caller, id, err);
 }
 
 double runtime_usage_round(double value)
@@ -298,7 +296,7 @@ int runtime_sandbox_usage(struct runtime *runtime, const struct runtime_caller *
 {
     (void)runtime;
     *out = (struct provider_usage){1000000, 12.5, 2, 3, 4, -1, 6};
-    return find(caller, id, err);
+    return v1_fake_find(caller, id, err);
 }
 
 int runtime_sandbox_traffic(struct runtime *runtime, const struct runtime_caller *caller,
@@ -306,7 +304,7 @@ int runtime_sandbox_traffic(struct runtime *runtime, const struct runtime_caller
 {
     (void)runtime;
     *out = (struct provider_traffic){.sent_bytes = 7, .connections = 2};
-    return find(caller, id, err);
+    return v1_fake_find(caller, id, err);
 }
 
 int runtime_sandbox_prune(struct runtime *runtime, const struct runtime_caller *caller,
@@ -317,7 +315,7 @@ int runtime_sandbox_prune(struct runtime *runtime, const struct runtime_caller *
     (void)caller;
     *out_sandboxes = 2;
     *out_snapshots = 1;
-    return asked(err, "prune(%d,%d) ", (int)older_than_s, (int)dry_run);
+    return v1_fake_asked(err, "prune(%d,%d) ", (int)older_than_s, (int)dry_run);
 }
 
 int runtime_stats(struct runtime *runtime, const struct runtime_caller *caller, json_t **out,
@@ -326,14 +324,14 @@ int runtime_stats(struct runtime *runtime, const struct runtime_caller *caller, 
     (void)runtime;
     (void)caller;
     *out = json_object();
-    return asked(err, "stats() ");
+    return v1_fake_asked(err, "stats() ");
 }
 
 int runtime_stats_teams(struct runtime *runtime, json_t **out, struct error *err)
 {
     (void)runtime;
     *out = json_object();
-    return asked(err, "stats_teams() ");
+    return v1_fake_asked(err, "stats_teams() ");
 }
 
 int runtime_usage_steps(struct runtime *runtime, const struct runtime_caller *caller,
@@ -413,8 +411,8 @@ int runtime_exec_input(struct runtime *runtime, const struct runtime_caller *cal
 {
     (void)runtime;
     (void)caller;
-    return asked(err, "exec_input(%.*s,%.*s,%.*s,%d) ", STR_ARG(sandbox_id), STR_ARG(id),
-                 STR_ARG(data), (int)close);
+    return v1_fake_asked(err, "exec_input(%.*s,%.*s,%.*s,%d) ", STR_ARG(sandbox_id), STR_ARG(id),
+                         STR_ARG(data), (int)close);
 }
 
 int runtime_exec_signal(struct runtime *runtime, const struct runtime_caller *caller,
@@ -422,38 +420,8 @@ int runtime_exec_signal(struct runtime *runtime, const struct runtime_caller *ca
 {
     (void)runtime;
     (void)caller;
-    return asked(err, "exec_signal(%.*s,%.*s,%d) ", STR_ARG(sandbox_id), STR_ARG(id), signal);
-}
-
-int desktop_screenshot(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
-                       struct str display, struct buf *out, struct error *err)
-{
-    (void)runtime;
-    if (asked(err, "screenshot(%.*s) ", STR_ARG(display)) < 0 || find(caller, id, err) < 0)
-        return -1;
-    (void)buf_add_str(out, STR("\x89PNG\r\n\x1a\n"));
-    return 0;
-}
-
-int browser_page_do(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
-                    const struct browser_page *page, struct buf *out, struct error *err)
-{
-    (void)runtime;
-    if (asked(err, "browser(%s,%.*s) ", page->act, STR_ARG(page->url)) < 0 ||
-        find(caller, id, err) < 0)
-        return -1;
-    (void)buf_add_str(out, STR("{\"url\":\"about:blank\"}"));
-    return 0;
-}
-
-int desktop_do(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
-               const struct desktop_act *act, struct error *err)
-{
-    (void)runtime;
-    if (asked(err, "desktop(%d,%d,%d,%d,%zu) ", (int)act->kind, act->x, act->y, act->count,
-              json_array_size(act->keys)) < 0)
-        return -1;
-    return find(caller, id, err);
+    return v1_fake_asked(err, "exec_signal(%.*s,%.*s,%d) ", STR_ARG(sandbox_id), STR_ARG(id),
+                         signal);
 }
 
 int runtime_exec(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
@@ -467,9 +435,9 @@ int runtime_exec(struct runtime *runtime, const struct runtime_caller *caller, s
     buf_init(&out->out, 4096);
     buf_init(&out->err, 4096);
     (void)nanosleep(&delay, NULL);
-    if (asked(err, "exec(%.*s,%d,%d) ", STR_ARG(command->command),
-              (int)json_array_size(command->argv), (int)command->timeout_ms) < 0 ||
-        find(caller, id, err) < 0)
+    if (v1_fake_asked(err, "exec(%.*s,%d,%d) ", STR_ARG(command->command),
+                      (int)json_array_size(command->argv), (int)command->timeout_ms) < 0 ||
+        v1_fake_find(caller, id, err) < 0)
         return -1;
     if (command->on_started)
         out->stopped = stream(command) < 0;
@@ -477,23 +445,6 @@ int runtime_exec(struct runtime *runtime, const struct runtime_caller *caller, s
         (void)buf_add_str(&out->out, STR("out\xff"));
     out->exit_code = 3;
     out->duration_ms = 7;
-    return 0;
-}
-
-int runtime_code(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
-                 const struct runtime_code *code, json_t **out, struct error *err)
-{
-    (void)runtime;
-    if (asked(err, "code(%.*s,%.*s,%d) ", STR_ARG(code->code), STR_ARG(code->language),
-              (int)code->timeout_ms) < 0 ||
-        find(caller, id, err) < 0)
-        return -1;
-    if (code->on_line)
-        (void)code->on_line(code->arg, STR("{\"type\":\"stdout\",\"text\":\"x\"}"));
-    if (code->on_line && str_is(code->code, "plot"))
-        (void)code->on_line(code->arg, STR("{\"type\":\"result\",\"is_main_result\":false,\"text\":"
-                                           "\"<Figure>\",\"png\":\"aGk=\\n\"}"));
-    *out = json_pack("{s:i}", "execution_count", 4);
     return 0;
 }
 
@@ -510,7 +461,7 @@ int runtime_file_read(struct runtime *runtime, const struct runtime_caller *call
     size_t left = v1_fake.file_size;
 
     (void)runtime;
-    if (asked(err, "read(%s) ", path) < 0 || find(caller, id, err) < 0)
+    if (v1_fake_asked(err, "read(%s) ", path) < 0 || v1_fake_find(caller, id, err) < 0)
         return -1;
     if (v1_fake.directory)
         return error_set(err, ERROR_INVALID, "'%s' is a directory", path);
@@ -533,7 +484,8 @@ int runtime_file_write(struct runtime *runtime, const struct runtime_caller *cal
     ssize_t n;
 
     (void)runtime;
-    if (asked(err, "write(%s,%lld) ", path, (long long)length) < 0 || find(caller, id, err) < 0)
+    if (v1_fake_asked(err, "write(%s,%lld) ", path, (long long)length) < 0 ||
+        v1_fake_find(caller, id, err) < 0)
         return -1;
     while ((n = source(arg, block, sizeof(block))) > 0)
         v1_fake.written += (size_t)n;
@@ -545,7 +497,7 @@ int runtime_file_list(struct runtime *runtime, const struct runtime_caller *call
                       size_t *out_count, struct error *err)
 {
     (void)runtime;
-    if (asked(err, "ls(%s) ", path) < 0 || find(caller, id, err) < 0)
+    if (v1_fake_asked(err, "ls(%s) ", path) < 0 || v1_fake_find(caller, id, err) < 0)
         return -1;
     *out = arena_alloc(arena, sizeof(**out));
     **out = (struct provider_file){.name = STR("a"), .path = STR("/a"), .size = 5, .mode = 0644};
@@ -557,7 +509,7 @@ int runtime_file_remove(struct runtime *runtime, const struct runtime_caller *ca
                         const char *path, struct error *err)
 {
     (void)runtime;
-    return asked(err, "rm(%s) ", path) < 0 ? -1 : find(caller, id, err);
+    return v1_fake_asked(err, "rm(%s) ", path) < 0 ? -1 : v1_fake_find(caller, id, err);
 }
 
 /* ---- snapshots ---- */
@@ -574,8 +526,9 @@ int runtime_snapshot_create(struct runtime *runtime, const struct runtime_caller
     (void)runtime;
     (void)arena;
     fill_snapshot(out);
-    return asked(err, "snapshot(%.*s,%d) ", STR_ARG(alias), (int)ttl_s) < 0 ? -1
-                                                                            : find(caller, id, err);
+    return v1_fake_asked(err, "snapshot(%.*s,%d) ", STR_ARG(alias), (int)ttl_s) < 0
+               ? -1
+               : v1_fake_find(caller, id, err);
 }
 
 int runtime_snapshot_get(struct runtime *runtime, const struct runtime_caller *caller,
@@ -586,7 +539,7 @@ int runtime_snapshot_get(struct runtime *runtime, const struct runtime_caller *c
     (void)caller;
     (void)arena;
     fill_snapshot(out);
-    return asked(err, "snapshot_get(%.*s) ", STR_ARG(name));
+    return v1_fake_asked(err, "snapshot_get(%.*s) ", STR_ARG(name));
 }
 
 int runtime_snapshot_list(struct runtime *runtime, const struct runtime_caller *caller,
@@ -598,7 +551,7 @@ int runtime_snapshot_list(struct runtime *runtime, const struct runtime_caller *
     *out = arena_alloc(arena, sizeof(**out));
     fill_snapshot(*out);
     *out_count = 1;
-    return asked(err, "snapshots(%.*s) ", STR_ARG(sandbox_id));
+    return v1_fake_asked(err, "snapshots(%.*s) ", STR_ARG(sandbox_id));
 }
 
 int runtime_snapshot_delete(struct runtime *runtime, const struct runtime_caller *caller,
@@ -607,7 +560,7 @@ int runtime_snapshot_delete(struct runtime *runtime, const struct runtime_caller
     (void)runtime;
     (void)caller;
     (void)forced;
-    return asked(err, "snapshot_delete(%.*s) ", STR_ARG(name));
+    return v1_fake_asked(err, "snapshot_delete(%.*s) ", STR_ARG(name));
 }
 
 /* ---- jobs ---- */
@@ -627,10 +580,10 @@ int job_start(struct runtime *runtime, const struct runtime_caller *caller, stru
     (void)runtime;
     (void)arena;
     fill_errand(out);
-    return asked(err, "job(%.*s,%.*s) ", STR_ARG(command->command),
-                 STR_ARG(callback ? callback->url : STR_NONE)) < 0
+    return v1_fake_asked(err, "job(%.*s,%.*s) ", STR_ARG(command->command),
+                         STR_ARG(callback ? callback->url : STR_NONE)) < 0
                ? -1
-               : find(caller, sandbox_id, err);
+               : v1_fake_find(caller, sandbox_id, err);
 }
 
 int job_get(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
@@ -650,7 +603,7 @@ int job_list(struct runtime *runtime, const struct runtime_caller *caller, struc
     *out = arena_alloc(arena, sizeof(**out));
     fill_errand(*out);
     *out_count = 1;
-    return find(caller, sandbox_id, err);
+    return v1_fake_find(caller, sandbox_id, err);
 }
 
 int job_stop(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
@@ -658,7 +611,7 @@ int job_stop(struct runtime *runtime, const struct runtime_caller *caller, struc
 {
     (void)runtime;
     (void)caller;
-    return asked(err, "stop(%.*s,%d) ", STR_ARG(id), signal);
+    return v1_fake_asked(err, "stop(%.*s,%d) ", STR_ARG(id), signal);
 }
 
 int job_input(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
@@ -667,7 +620,7 @@ int job_input(struct runtime *runtime, const struct runtime_caller *caller, stru
     (void)runtime;
     (void)caller;
     (void)id;
-    return asked(err, "input(%.*s,%d) ", STR_ARG(data), (int)close);
+    return v1_fake_asked(err, "input(%.*s,%d) ", STR_ARG(data), (int)close);
 }
 
 int job_wait(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
@@ -676,5 +629,5 @@ int job_wait(struct runtime *runtime, const struct runtime_caller *caller, struc
     (void)runtime;
     (void)caller;
     (void)id;
-    return asked(err, "wait(%u) ", timeout_ms) < 0 ? -1 : 1;
+    return v1_fake_asked(err, "wait(%u) ", timeout_ms) < 0 ? -1 : 1;
 }

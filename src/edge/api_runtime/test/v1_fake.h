@@ -32,6 +32,11 @@ struct v1_fake {
 
 extern struct v1_fake v1_fake;
 
+/* Notes an operation in v1_fake.asked; -1 when operations are to fail. */
+int v1_fake_asked(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Whether the caller may use the sandbox. */
+int v1_fake_find(const struct runtime_caller *caller, struct str id, struct error *err);
+
 /* Any thread. */
 void v1_fake_event(const char *type, const char *agent_id);
 size_t v1_fake_watchers(void);

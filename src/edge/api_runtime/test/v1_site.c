@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/test.h"
@@ -56,4 +57,27 @@ void site_read_until(int fd, struct buf *out, const char *text)
         buf_grew(out, (size_t)n);
         out->p[out->len] = '\0';
     }
+}
+
+int site_post(const struct site *site, const char *what, const char *accept, const char *body)
+{
+    char request[1024];
+
+    (void)snprintf(request, sizeof(request),
+                   "POST " ONE "/%s HTTP/1.1\r\n" KEY CLOSE
+                   "Accept: %s\r\nContent-Length: %zu\r\n\r\n%s",
+                   what, accept, strlen(body), body);
+    return site_ask(site, request);
+}
+
+void site_check(int fd_consume, const char *const *has)
+{
+    auto_close int fd = fd_consume;
+    auto_buf struct buf answer = {0};
+
+    buf_init(&answer, 1 << 20);
+    http_site_read_all(fd, &answer);
+    for (; *has; has++)
+        if (str_find_str(buf_str(&answer), str_of(*has)) < 0)
+            test_fail(__FILE__, __LINE__, "no '%s' in '%.*s'", *has, STR_ARG(buf_str(&answer)));
 }

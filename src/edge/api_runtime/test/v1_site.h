@@ -25,3 +25,8 @@ void site_start(struct site *site, size_t threads, size_t queue_max);
 int site_ask(const struct site *site, const char *request);
 /* Reads until the text is there (or the peer closes, which fails). */
 void site_read_until(int fd, struct buf *out, const char *text);
+
+/* A request about the one sandbox; the socket that its answer comes on. */
+int site_post(const struct site *site, const char *what, const char *accept, const char *body);
+/* The answer has all of these texts, NULL-terminated. */
+void site_check(int fd_consume, const char *const *has);

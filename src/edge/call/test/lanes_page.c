@@ -98,7 +98,7 @@ static const struct wait {
 } waits[] = {
 #define ENGINE "src/host/engine/engine_warden.c"
 #define ENVD   "src/protocol/envd/envd_client"
-#define INSIDE "src/domain/browser/browser_inside.c"
+#define INSIDE "src/extra/browser/browser_inside.c"
     {"the store (", " s for a lock)", 1, {{"src/store/driver/driver_sqlite.c", "BUSY_TIMEOUT_MS"}}},
     {"the engine, ", " s", 1, {{ENGINE, "CHANNEL_TIMEOUT_MS"}, {ENGINE, "REPLY_TIMEOUT_MS"}}},
     {"the engine, ", " s a sandbox", 1, {{ENGINE, "USAGE_TIMEOUT_MS"}}},
@@ -124,14 +124,14 @@ static const struct wait {
      " h",
      3600,
      {{"src/runtime/command/exec.c", "TIMEOUT_MAX_MS"}}},
-    {"the timeout of the cell, ", " s", 1, {{"src/runtime/command/code.c", "TIMEOUT_MS"}}},
+    {"the timeout of the cell, ", " s", 1, {{"src/extra/interpreter/code.c", "TIMEOUT_MS"}}},
     {"a process that does not read, ", " s", 1, {{"src/runtime/command/exec.c", "INPUT_WAIT_MS"}}},
-    {"a program of the screen, ", " s", 1, {{"src/runtime/desktop/desktop.c", "TIMEOUT_MS"}}},
+    {"a program of the screen, ", " s", 1, {{"src/extra/desktop/desktop.c", "TIMEOUT_MS"}}},
     {"a page, at most ",
      " s",
      1,
-     {{"src/edge/api_runtime/v1_browser.c", "TIMEOUT_MAX_MS"},
-      {"src/runtime/browser/browser_page.c", "GRACE_MS"}}},
+     {{"src/extra/browser/v1_browser.c", "TIMEOUT_MAX_MS"},
+      {"src/extra/browser/browser_page.c", "GRACE_MS"}}},
     {"scripts, ", " s each", 1, {{"src/runtime/job/job_script.c", "SCRIPT_MS"}}},
     {"a message to the agent, ", " s", 1, {{"src/runtime/session/session_stream.c", "POST_MS"}}},
     {"the agent, ", " s", 1, {{"src/runtime/session/session_work.c", "CALL_MS"}}},
@@ -140,7 +140,7 @@ static const struct wait {
     {"git diff, ", " s", 1, {{"src/runtime/session/changes.c", "CHANGES_MS"}}},
     {"a program of the session, ", " s", 1, {{INSIDE, "TIMEOUT_MS"}}},
     {"files of the session, ", " s each", 1, {{ENVD ".h", "ENVD_CALL_MS"}, {INSIDE, "TIMEOUT_MS"}}},
-    {"the end of its browser, ", " s", 1, {{"src/domain/browser/browser.c", "STOP_MS"}}},
+    {"the end of its browser, ", " s", 1, {{"src/extra/browser/browser.c", "STOP_MS"}}},
 };
 
 /* The product of the integers from here to the end of the value, in seconds by the name's suffix. */
