@@ -74,43 +74,58 @@ static int tell(struct streaming *streaming, const char *type, json_t *json_cons
 
 /* ---- output ---- */
 
-static void encode_bytes(struct streaming *streaming, const char *type, struct str data)
+static void begin_output(struct streaming *streaming, bool is_err)
+{
+    const char *type = is_err ? "stderr" : "stdout";
+
+    if (streaming->sse)
+        (void)buf_printf(&streaming->record, "event: %s\ndata: ", type);
+    (void)buf_printf(&streaming->record, "{\"type\":\"%s\",\"data\":", type);
+}
+
+static void end_output(struct streaming *streaming)
+{
+    (void)buf_add_str(&streaming->record, streaming->sse ? STR("}\n\n") : STR("}\n"));
+}
+
+static void encode_bytes(struct streaming *streaming, bool is_err, struct str data)
 {
     struct buf *out = &streaming->record;
     char *to;
 
-    (void)buf_printf(out, streaming->sse ? "event: %s\ndata: " : "%.0s", type);
-    (void)buf_printf(out, "{\"type\":\"%s\",\"data\":\"", type);
+    begin_output(streaming, is_err);
+    (void)buf_add_char(out, '"');
     to = buf_reserve(out, BASE64_LEN(data.len));
     if (to) {
         base64_encode(to, data.p, data.len);
         buf_grew(out, BASE64_LEN(data.len));
     }
-    (void)buf_add_str(out, streaming->sse ? STR("\"}\n\n") : STR("\"}\n"));
+    (void)buf_add_char(out, '"');
+    end_output(streaming);
 }
 
 /* A character is told as a whole, also when its bytes come one by one. */
 static void encode_text(struct streaming *streaming, bool is_err, struct str data, bool last)
 {
     struct part *part = &streaming->parts[is_err];
-    const char *type = is_err ? "stderr" : "stdout";
     auto_buf struct buf joined = {0};
-    auto_json json_t *json = NULL;
-    auto_free char *text = NULL;
     size_t kept;
 
-    buf_init(&joined, PIECE_MAX + sizeof(part->p));
-    (void)buf_add(&joined, part->p, part->len);
-    (void)buf_add_str(&joined, data);
-    kept = last ? 0 : v1_logs_begun(buf_str(&joined));
-    memcpy(part->p, joined.p + joined.len - kept, kept);
+    if (part->len) {
+        buf_init(&joined, PIECE_MAX + sizeof(part->p));
+        (void)buf_add(&joined, part->p, part->len);
+        (void)buf_add_str(&joined, data);
+        data = buf_str(&joined);
+    }
+    kept = last ? 0 : v1_logs_begun(data);
+    memcpy(part->p, data.p + data.len - kept, kept);
     part->len = kept;
-    if (joined.len == kept)
+    data.len -= kept;
+    if (!data.len)
         return;
-    json =
-        json_pack("{s:s, s:o}", "type", type, "data", json_str(str_n(joined.p, joined.len - kept)));
-    text = json_text(json);
-    add_record(streaming->sse, type, str_of(text), &streaming->record);
+    begin_output(streaming, is_err);
+    (void)json_add_str(&streaming->record, data);
+    end_output(streaming);
 }
 
 /* The next piece of the output becomes the record; it may also become none. */
@@ -131,7 +146,7 @@ static void encode_next(struct streaming *streaming, bool is_err, struct str dat
     if (!piece.len)
         return;
     if (streaming->encoded)
-        encode_bytes(streaming, is_err ? "stderr" : "stdout", piece);
+        encode_bytes(streaming, is_err, piece);
     else
         encode_text(streaming, is_err, piece, false);
 }
