@@ -34,7 +34,9 @@ def table(header, declared, element, symbols):
 
 def extras(built):
     symbols = [f"extra_{name}" for name in built]
-    return table("extra/core/extra.h", symbols, "struct extra extras", symbols)
+    if "mcp" in built:  # tools that others bring, each in its own mcp_*.c
+        symbols += [f"extra_{name}_tools" for name in built if name != "mcp" and (FOLDER / name / "tools.json").exists()]
+    return table("extra/extras.h", symbols, "struct extra extras", symbols)
 
 
 def providers(built):

@@ -38,3 +38,19 @@ TEST(endpoints_of_extras_are_found)
             CHECK(found == row);
         }
 }
+
+static bool is_built(const char *name, bool with_tools)
+{
+    for (const struct extra *const *at = extras; *at; at++)
+        if (strcmp((*at)->name, name) == 0 && (!with_tools || (*at)->tools))
+            return true;
+    return false;
+}
+
+TEST(mcp_has_the_tools_of_other_extras)
+{
+    static const char *const names[] = {"browser", "desktop", "interpreter"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        CHECK(is_built(names[i], true) == (is_built(names[i], false) && is_built("mcp", false)));
+}
