@@ -12,7 +12,8 @@ const example = Object.fromEntries(
 const sources = (folder, pattern) => fs.readdirSync(path.join(repository, 'src', folder)).filter((name) => pattern.test(name) && !name.includes('_test')).map((name) => fs.readFileSync(path.join(repository, 'src', folder, name), 'utf8')).join('\n')
 
 test('its names are those the program reads', () => {
-  const settings = sources('runtime/config', /^settings.*\.c$/)
+  const extras = fs.readdirSync(path.join(repository, 'src/extra'), { withFileTypes: true }).filter((entry) => entry.isDirectory())
+  const settings = sources('runtime/config', /^settings.*\.c$/) + extras.map(({ name }) => sources(`extra/${name}`, /\.c$/)).join('\n')
   const read = new Set([...settings.matchAll(/"((?:AGENT|BROWSERBASE|DAYTONA|DOCKER|E2B|EXO|LOCAL|SANDBOX)_[A-Z0-9_]+)"/g)].map(([, name]) => name))
   assert.ok(read.size > 20, [...read].join(' '))
   for (const name of read) assert.ok(name in example, `${name} is missing`)

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { enc, post, remove, v1 } from '../api.js'
 import { useChanges, useEvents, useLive } from '../live.js'
 import { Markdown } from '../markdown.jsx'
-import { Button, Card, Confirm, Empty, Heading, Loading, Problem, State, Text, attempt, useData } from '../parts.jsx'
+import { Button, Card, Confirm, Empty, Heading, Loading, Problem, State, Text, attempt, note, useData } from '../parts.jsx'
 import { go } from '../shell.jsx'
 import { clock, count, nameOf, plain, plural, shorten } from '../words.js'
 import { Diff, diff } from './files.jsx'
@@ -189,6 +189,10 @@ export function Session({ id, reads }) {
     event.preventDefault()
     if (text.trim() && (await attempt('Sent', () => post(`${path}/messages`, { message: text })))) setText('')
   }
+  const push = async () => {
+    const pushed = await attempt(null, () => post(`${path}/push`, {}))
+    if (pushed) note(pushed.nothing ? 'Nothing to push: no file has changed' : `Pushed to ${pushed.branch}`)
+  }
   return (
     <>
       <Heading
@@ -197,7 +201,7 @@ export function Session({ id, reads }) {
           <div class="actions">
             {runs && <Button aria-expanded={shell} onClick={() => setShell(!shell)}>{shell ? 'Close terminal' : 'Terminal'}</Button>}
             <Button onClick={() => attempt('Interrupted', () => post(`${path}/interrupt`))}>Interrupt</Button>
-            <Button icon="up" onClick={() => attempt('Pushed', () => post(`${path}/push`, {}))}>Push</Button>
+            <Button icon="up" onClick={push}>Push</Button>
             <Button icon="bin" kind="danger" onClick={() => setGone(true)}>Delete</Button>
           </div>
         )}
