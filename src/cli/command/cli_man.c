@@ -178,6 +178,7 @@ static void put_overview(FILE *to)
         "a time limit, 128+N for signal N; \\fBrun\\fR, \\fBexec\\fR and \\fBpty\\fR end with "
         "the status of their command.\n"
         ".SH ENVIRONMENT\n.TP\n\\fBQUICKSAND_URL\\fR, \\fBE2B_API_URL\\fR\nThe server.\n"
+        ".TP\n\\fBE2B_DOMAIN\\fR\nWithout those, the server is https://api. and this domain.\n"
         ".TP\n\\fBQUICKSAND_TOKEN\\fR, \\fBQUICKSAND_API_KEY\\fR, \\fBE2B_API_KEY\\fR\n"
         "The API key.\n.TP\n\\fBNO_COLOR\\fR\nNo colours, when it is set and not empty.\n"
         ".SH FILES\n.TP\n\\fI\\(ti/" CLI_CREDENTIALS "\\fR\nAddresses of servers and a key "

@@ -167,8 +167,8 @@ static void print_commands(FILE *to)
     print_aliases(to);
     (void)fprintf(to,
                   "\n'quicksand COMMAND --help' describes a command. The server is found by --url, "
-                  "$QUICKSAND_URL or\n$E2B_API_URL, the key by $QUICKSAND_TOKEN, "
-                  "$QUICKSAND_API_KEY or $E2B_API_KEY; else both by\n"
+                  "$QUICKSAND_URL,\n$E2B_API_URL or $E2B_DOMAIN, the key by $QUICKSAND_TOKEN, "
+                  "$QUICKSAND_API_KEY or\n$E2B_API_KEY; else both by "
                   "~/" CLI_CREDENTIALS ", where a server's first start puts them.\n");
 }
 

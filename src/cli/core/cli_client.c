@@ -1,4 +1,4 @@
-/* The server's address and key come, in this order, from: the option --url; the environment; the
+/* The server's address and key come, in this order, from: the option --url; the environment (an address, or E2B_DOMAIN); the
  * file the server writes for its administrator; the default address. */
 #include "cli/core/cli_client.h"
 
@@ -91,6 +91,14 @@ static int find_context(const struct cli_credentials *file, const char **url, st
     return 0;
 }
 
+/* Published clients send the calls of a domain there, so a key that is set beside E2B_DOMAIN is for that server. */
+static char *url_of_domain(void)
+{
+    const char *domain = getenv("E2B_DOMAIN");
+
+    return domain && domain[0] ? xasprintf("https://api.%s", domain) : NULL;
+}
+
 int cli_server_find(const char *url, const char *home, struct cli_server *out, struct error *err)
 {
     static const char *const url_names[] = {"QUICKSAND_URL", "E2B_API_URL", NULL};
@@ -99,11 +107,14 @@ int cli_server_find(const char *url, const char *home, struct cli_server *out, s
     const char *key = first_env(key_names, &key_from);
     const struct cli_credential *kept;
     struct cli_credentials file = {0};
+    auto_free char *domain_url = NULL;
     bool named;
     int rc = 0;
 
     if (!url)
         url = first_env(url_names, NULL);
+    if (!url)
+        url = domain_url = url_of_domain();
     named = url && !strstr(url, "://");
     if (home && (!url || !key || named))
         rc = read_credentials(home, &file, err);
