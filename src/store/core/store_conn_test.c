@@ -5,7 +5,6 @@
 #include "base/test.h"
 #include "store/core/store.h"
 #include "store/core/test/store_env.h"
-#include "store/driver/migrate.h"
 #include "store/driver/query.h"
 #include "store/runtime/store_runtime_sandbox.h"
 #include "store/runtime/store_session.h"
@@ -184,21 +183,6 @@ TEST(numbers_are_given_once)
     store_close(stores[0]);
 }
 
-/* The store of a server with the first `count` migrations. */
-static void make_old(struct store_env *env, size_t count)
-{
-    char version[96];
-
-    store_env_make(env);
-    store_env_exec(env, "CREATE TABLE schema_migrations (version BIGINT PRIMARY KEY,"
-                        " name TEXT NOT NULL, applied_at_us BIGINT NOT NULL)");
-    for (size_t i = 0; i < count; i++)
-        store_env_exec(env, migrations[i].sql);
-    (void)snprintf(version, sizeof(version),
-                   "/* old */ INSERT INTO schema_migrations VALUES (%zu, '', 0)", count);
-    store_env_exec(env, version);
-}
-
 enum { BEFORE_COUNTERS = 17 };
 
 TEST(numbers_go_on_after_an_upgrade)
@@ -209,7 +193,7 @@ TEST(numbers_go_on_after_an_upgrade)
     struct store *store;
     size_t count = 0;
 
-    make_old(&env, BEFORE_COUNTERS);
+    store_env_make_old(&env, BEFORE_COUNTERS);
     store_env_exec(&env, "INSERT INTO audit (seq, at_us, team_id, key_id, method, path, status,"
                          " request_id) VALUES (41, 1, 't', '', 'POST', '/', 200, 'r')");
     store = store_env_open(&env);
@@ -242,7 +226,7 @@ TEST(an_upgrade_takes_the_lifetime_from_keys)
     auto_arena struct arena arena = {0};
     struct store *store;
 
-    make_old(&env, BEFORE_KEEP);
+    store_env_make_old(&env, BEFORE_KEEP);
     store_env_exec(&env, BEFORE_KEEP_ROW("key", "a", "default", "604800"));
     store_env_exec(&env, BEFORE_KEEP_ROW("desktop", "b", "desktop", "604800"));
     store_env_exec(&env, BEFORE_KEEP_ROW("asked", "c", "default", "86400"));
@@ -282,7 +266,7 @@ TEST(an_upgrade_keeps_the_states_of_sandboxes)
     struct store_runtime_sandbox lost;
     struct store *store;
 
-    make_old(&env, BEFORE_LIFECYCLE);
+    store_env_make_old(&env, BEFORE_LIFECYCLE);
     store_env_exec(&env, "INSERT INTO teams (id, name, created_at_us) VALUES ('t', 'n', 1)");
     store_env_exec(&env, BEFORE_LIFECYCLE_ROW("runs", "running", ""));
     store_env_exec(&env, BEFORE_LIFECYCLE_ROW("ends", "running", "pausing"));

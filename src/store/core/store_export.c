@@ -11,7 +11,9 @@
 #include "store/driver/store_driver.h"
 
 enum {
-    SCHEMA_MIN = 23, /* tables that are read here are as this one has them */
+    SCHEMA_MIN = 23, /* the first whose tables are read here */
+    LIFECYCLE =
+        29, /* from then on the state of a sandbox is one column, and how lists show it another */
     NAMES_MAX = 1 << 20,
 };
 
@@ -19,6 +21,7 @@ struct store_export {
     const struct store_driver *driver;
     struct store_db *db;
     struct store_conn *conn;
+    int64_t version;
     bool held;
 };
 
@@ -87,10 +90,11 @@ int store_schema(const char *path, int64_t *out_version, struct error *err)
 int store_export_open(const char *path, struct store_export **out, struct error *err)
 {
     __attribute__((cleanup(export_cleanup))) struct store_export *store = NULL;
-    int64_t version = 0;
+    int64_t version;
 
-    if (connect_to(path, &store, err) < 0 || read_version(store, &version, err) < 0)
+    if (connect_to(path, &store, err) < 0 || read_version(store, &store->version, err) < 0)
         return -1;
+    version = store->version;
     if (version < SCHEMA_MIN || version > (int64_t)migration_count)
         return error_set(err, ERROR_UNSUPPORTED,
                          "store '%s' has schema version %" PRId64
@@ -117,15 +121,24 @@ void store_export_release(struct store_export *store)
     store->held = false;
 }
 
+/* clang-format off */
+#define BOXES(listed, state)                                                                                  \
+    "SELECT id, " listed " || ' ' || " state " || ' ' || running_since_us || ' ' || resumed_from FROM sandboxes" \
+    " WHERE " listed " = 'paused' OR (" listed " = 'running' AND auto_pause = 1) ORDER BY id"
+/* clang-format on */
 static const char *const lists[] = {
-    [STORE_EXPORT_BOXES] =
-        "SELECT id, listed || ' ' || state || ' ' || running_since_us || ' ' || resumed_from"
-        " FROM sandboxes WHERE listed = 'paused' OR (listed = 'running' AND auto_pause = 1)"
-        " ORDER BY id",
+    [STORE_EXPORT_BOXES] = BOXES("listed", "state"),
     [STORE_EXPORT_VOLUMES] = "SELECT id, '' FROM volumes WHERE deleting = 0 ORDER BY id",
     [STORE_EXPORT_LAYERS] = "SELECT name, '' FROM layers WHERE EXISTS (SELECT 1 FROM layer_uses"
                             " WHERE layer = name AND user_kind <> 'cache') ORDER BY name",
 };
+
+/* An older store is read as it is. */
+static const char *list_sql(const struct store_export *store, enum store_export_kind kind)
+{
+    return kind == STORE_EXPORT_BOXES && store->version < LIFECYCLE ? BOXES("state", "step")
+                                                                    : lists[kind];
+}
 
 static void add_name(struct store_export_names *names, size_t *capacity,
                      struct store_export_name name, struct arena *arena)
@@ -151,7 +164,7 @@ int store_export_list(struct store_export *store, enum store_export_kind kind, s
     int r;
 
     *out = (struct store_export_names){0};
-    if (driver->prepare(store->conn, lists[kind], &stmt, err) < 0)
+    if (driver->prepare(store->conn, list_sql(store, kind), &stmt, err) < 0)
         return -1;
     while ((r = driver->step(stmt, err)) > 0 && out->count < NAMES_MAX)
         add_name(out, &capacity,

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/test.h"
 #include "store/core/store.h"
+#include "store/core/store_export.h"
 #include "store/core/test/store_env.h"
 #include "store/driver/store_driver.h"
 
@@ -264,4 +265,29 @@ TEST(a_new_store_is_as_the_migrations_make_it)
     /* One that was there before goes on as it is. */
     OK(store_open(in_steps.where, &store, &err));
     store_close(store);
+}
+
+/* What a backup keeps of the store that an earlier version wrote, which it does before an upgrade. */
+TEST(sandboxes_of_an_older_store_are_exported)
+{
+    auto_store_env struct store_env env = {0};
+    auto_arena struct arena arena = {0};
+    struct store_export_names names;
+    struct store_export *store;
+
+    store_env_make_old(&env, 26);
+    store_env_exec(&env, "INSERT INTO teams (id, name, created_at_us) VALUES ('t', 'n', 1)");
+    store_env_exec(
+        &env, "INSERT INTO sandboxes (id, team_id, template_id, alias, state, step, revision,"
+              " started_at_us, end_at_us, cpu_count, mem_mb, disk_mb, metadata, env, access_token,"
+              " internet, internet_given, secure, ended_at_us, end_reason) VALUES"
+              " ('kept', 't', 'base', '', 'paused', '', 0, 1, 2, 1, 1, 1, '{}', '{}', '', 1, 0, 0, "
+              "0, ''),"
+              " ('runs', 't', 'base', '', 'running', '', 0, 1, 2, 1, 1, 1, '{}', '{}', '', 1, 0, "
+              "0, 0, '')");
+    OK(store_export_open(env.where, &store, &err));
+    OK(store_export_list(store, STORE_EXPORT_BOXES, &arena, &names, &err));
+    CHECK_INT(names.count, 1);
+    CHECK_STR(names.list[0].name, "kept");
+    store_export_close(store);
 }

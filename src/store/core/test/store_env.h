@@ -13,6 +13,8 @@ struct store_env {
     char folder[64];
 };
 void store_env_make(struct store_env *env);
+/* With the schema that the first `count` migrations make, and nothing in it. */
+void store_env_make_old(struct store_env *env, size_t count);
 struct store *store_env_open(const struct store_env *env);
 int store_env_try(const struct store_env *env, struct store **out, struct error *err);
 /* Past the store. */
