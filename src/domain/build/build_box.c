@@ -254,7 +254,7 @@ static int take_output(struct build_box *box, const struct build_command *comman
     struct log_stream *stream = is_out ? command->out : command->err;
     int r;
 
-    if (is_out && command->spool_fd > 0) {
+    if (is_out && command->spool_fd >= 0) {
         if (build_grow(box->build, (int64_t)event->data.len, err) < 0)
             return -1;
         r = fd_write_full(command->spool_fd, event->data.p, event->data.len);
