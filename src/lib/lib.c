@@ -9,6 +9,7 @@
 #include "lib/lib_internal.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/backend.h"
+#include "store/core/store.h"
 
 #define TEAM "library" /* all rows of a store that is only ours belong to it */
 

@@ -7,7 +7,6 @@
 #include "runtime/core/runtime.h"
 #include "runtime/core/settings.h"
 #include "runtime/sandbox/sandbox.h"
-#include "store/core/store.h"
 
 struct qs {
     struct store *store;

@@ -128,7 +128,7 @@ describe('tools', () => {
     for (const [name, args, template] of [['browser_open', { url: 'http://a/' }, 'browser'], ['desktop_screenshot', {}, 'desktop'], ['run_code', { code: '1' }, 'code-interpreter-v1']]) {
       const result = await call(client, name, args)
       assert.ok(result.isError)
-      assert.match(text(result), new RegExp(`quicksand template build ${template} `))
+      assert.match(text(result), new RegExp(`quicksand template build ${template}$`))
     }
   })
 

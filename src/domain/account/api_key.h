@@ -8,7 +8,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "store/core/store.h"
+#include "store/platform/store_team.h"
 
 enum {
     API_KEY_SIZE = 4 + 40 + 1,

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/encode.h"
 #include "base/id.h"
+#include "store/platform/store_signin.h"
 
 #define BROWSER_PREFIX "qsb_"
 #define LINK_PREFIX    "qsl_"

@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "base/id.h"
-#include "store/core/store.h"
 
 int team_ensure_default(struct store *store, struct error *err)
 {

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "store/platform/store_team.h"
 
 struct store;
 struct store_limits;

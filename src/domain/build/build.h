@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "base/spool.h"
 #include "base/str.h"
-#include "store/core/store.h"
+#include "store/platform/store_build.h"
 
 struct builds;
 struct engine;

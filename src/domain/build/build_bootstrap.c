@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "domain/build/build_bootstrap_script.h"
 #include "domain/build/build_internal.h"
+#include "store/platform/store_event.h"
 
 enum { KEYRING_MAX = 1024 * 1024 };
 

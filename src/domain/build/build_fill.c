@@ -3,6 +3,7 @@
 #include "domain/build/build_internal.h"
 #include "domain/sandbox/sandbox_plan.h"
 #include "domain/template/template.h"
+#include "store/platform/store_layer.h"
 
 int fill_base(struct stage *stage, struct str *out_layers, struct error *err)
 {

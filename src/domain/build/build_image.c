@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "domain/build/build_internal.h"
 #include "protocol/json/json_shape.h"
+#include "store/platform/store_event.h"
 
 enum { LAYERS_MAX = 512 };
 

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "domain/build/build_internal.h"
 #include "domain/sandbox/sandbox_layers.h"
+#include "store/platform/store_layer.h"
 
 static struct box_spec only(const char *name)
 {

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "domain/build/build_internal.h"
+#include "store/platform/store_event.h"
 
 enum { FLUSH_US = 150 * 1000 };
 

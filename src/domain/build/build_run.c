@@ -12,6 +12,7 @@
 #include "domain/sandbox/sandbox_room.h"
 #include "domain/sandbox/sandbox_setup.h"
 #include "domain/volume/volume.h"
+#include "store/platform/store_event.h"
 
 enum { ARGV_MAX = RECIPE_ARGS_MAX + 8 };
 

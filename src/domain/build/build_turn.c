@@ -3,6 +3,7 @@
 
 #include "base/cond.h"
 #include "domain/build/build_internal.h"
+#include "store/platform/store_event.h"
 
 enum { LOOK_MS = 200 }; /* whether the build is still wanted */
 

@@ -6,7 +6,7 @@
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "store/core/store.h"
+#include "store/platform/store_webhook.h"
 
 struct sandboxes;
 struct sender;

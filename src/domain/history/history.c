@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/periodic.h"
 #include "domain/history/history_internal.h"
-#include "store/core/store.h"
+#include "store/platform/store_history.h"
 
 enum { SAMPLE_S = 10, PROC_MAX = 256 * 1024 };
 

@@ -19,6 +19,7 @@
 #include "domain/route/ingress.h"
 #include "host/engine/engine.h"
 #include "store/core/sandbox_state.h"
+#include "store/platform/store_team.h"
 
 struct engine;
 struct store;

@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "domain/sandbox/sandbox_history.h"
 #include "domain/sandbox/test/sandbox_test_env.h"
+#include "store/platform/store_sandbox.h"
 
 /* Detail of the newest event of a type; "" when there is none. */
 static struct str last_event(struct env *env, const char *id, const char *type, struct arena *arena)

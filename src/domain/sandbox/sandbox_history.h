@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "base/str.h"
-#include "store/core/store.h"
+#include "store/platform/store_event.h"
 
 struct sandboxes;
 struct setup;

@@ -6,6 +6,7 @@
 #include "domain/sandbox/sandbox_history.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_metrics.h"
+#include "store/platform/store_audit.h"
 
 static struct event_page events(struct env *env, const struct event_filter *wanted,
                                 struct arena *arena)
@@ -48,6 +49,21 @@ static bool row_exists(struct env *env, const char *id)
     struct error ignored = {0};
 
     return store_sandbox_get(env->store, str_of(id), &arena, &row, &ignored) == 0;
+}
+
+/* Without waiting for the hour. */
+TEST(a_start_forgets_old_history)
+{
+    auto_env struct env env;
+    char ended[ID_SIZE];
+
+    env_open(&env, 0);
+    OK(env_create(&env, ended, &err));
+    OK(sandbox_kill(env.all, TEAM, str_of(ended), &err));
+    env_stop(&env);
+    clock_test_pass(8 * 24 * 3600 * INT64_C(1000000));
+    env_start(&env);
+    WAIT_FOR(!row_exists(&env, ended));
 }
 
 /* The keeper, hourly: rows and events of what ended go after a week, the audit after 30 days. */

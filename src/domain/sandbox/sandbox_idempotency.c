@@ -6,6 +6,7 @@
 
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_plan.h"
+#include "store/platform/store_idempotency.h"
 
 enum { KEY_MAX = 255 };
 

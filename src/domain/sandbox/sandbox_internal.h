@@ -25,7 +25,6 @@
 #include "domain/sandbox/sandbox_stats.h"
 #include "domain/sandbox/sandbox_warm.h"
 #include "host/engine/engine.h"
-#include "store/core/store.h"
 
 enum {
     EXPIRE_THREADS = 4,

@@ -5,6 +5,8 @@
 #include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_layers.h"
+#include "store/platform/store_audit.h"
+#include "store/platform/store_idempotency.h"
 
 enum {
     PRUNE_ROWS = 1000,
@@ -94,14 +96,14 @@ void keeper_init(struct sandboxes *all)
     job_init(all, &keeper->leases, "leases", 0, retry_leases);
 }
 
-/* The store is copied at once; so are layers collected, of which recovery may have left some. */
+/* The store is copied at once, old history is forgotten, and layers are collected, of which recovery may have left some. */
 int keeper_start(struct sandboxes *all, struct error *err)
 {
     struct keeper *keeper = &all->keeper;
 
     return periodic_add(&keeper->back_up, 0, err) < 0 ||
                    periodic_add(&keeper->collect, 0, err) < 0 ||
-                   periodic_add(&keeper->prune, HOUR_US, err) < 0 ||
+                   periodic_add(&keeper->prune, 0, err) < 0 ||
                    periodic_add(&keeper->leases, PERIODIC_ON_WISH, err) < 0
                ? -1
                : 0;

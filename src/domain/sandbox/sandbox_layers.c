@@ -19,6 +19,7 @@
 #include "domain/sandbox/sandbox_life.h"
 #include "domain/sandbox/sandbox_plan.h"
 #include "domain/sandbox/sandbox_table.h"
+#include "store/platform/store_layer.h"
 
 #define PREFIX      "snap"
 #define TREE_PREFIX "tree"

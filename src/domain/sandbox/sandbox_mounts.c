@@ -1,6 +1,7 @@
 /* Volumes of a sandbox: from a request to the text of its row, one line "id name path" each, and from there to the engine. */
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_plan.h"
+#include "store/platform/store_volume.h"
 
 /* Absolute, without "..", "." and empty parts, and not where the system has its own mounts. */
 static bool path_ok(struct str path)

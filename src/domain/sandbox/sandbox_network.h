@@ -7,6 +7,8 @@
 #include "base/str.h"
 #include "domain/network/network_policy.h"
 #include "host/engine/engine.h"
+#include "store/platform/store_event.h"
+#include "store/platform/store_sandbox.h"
 
 struct egress_authority;
 struct event_filter;

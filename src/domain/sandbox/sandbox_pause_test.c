@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "protocol/json/json_shape.h"
+#include "store/platform/store_sandbox.h"
 
 static const struct sandbox_resume for_an_hour = {.timeout_s = 3600};
 static const struct sandbox_pause to_memory = {0};

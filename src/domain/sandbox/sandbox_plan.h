@@ -6,7 +6,8 @@
 #include "domain/network/network_peers.h"
 #include "domain/sandbox/sandbox.h"
 #include "domain/sandbox/sandbox_setup.h"
-#include "store/core/store.h"
+#include "store/platform/store_sandbox.h"
+#include "store/platform/store_template.h"
 
 struct plan {
     struct str team_id;

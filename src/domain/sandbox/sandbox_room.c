@@ -6,6 +6,7 @@
 #include "domain/account/team.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_table.h"
+#include "store/platform/store_layer.h"
 
 void room_init(struct sandboxes *all)
 {

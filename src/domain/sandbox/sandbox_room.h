@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "host/engine/engine.h"
-#include "store/core/store.h"
+#include "store/platform/store_team.h"
 
 struct sandboxes;
 

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/ready_ports.h"
 #include "base/str.h"
+#include "store/platform/store_template.h"
 
 struct sandboxes;
 struct box_spec;

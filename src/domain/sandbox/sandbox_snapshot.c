@@ -12,6 +12,8 @@
 #include "domain/sandbox/sandbox_stats.h"
 #include "domain/sandbox/sandbox_view.h"
 #include "store/core/store_name.h"
+#include "store/platform/store_layer.h"
+#include "store/platform/store_snapshot.h"
 
 enum { LIMIT_MAX = 100, CURSOR_MAX = 256 };
 

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "protocol/json/json_shape.h"
+#include "store/platform/store_layer.h"
 
 static int create_from(struct env *env, struct str template_name, char id[ID_SIZE],
                        struct error *err)

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/map.h"
 #include "domain/sandbox/sandbox.h"
+#include "store/platform/store_sandbox.h"
 
 struct store_sandbox;
 

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "domain/network/network_policy.h"
 #include "protocol/json/json_shape.h"
+#include "store/platform/store_sandbox.h"
 
 static struct sandbox_new request_of(void)
 {

@@ -3,7 +3,7 @@
 
 #include "domain/sandbox/sandbox.h"
 #include "domain/sandbox/sandbox_table.h"
-#include "store/core/store.h"
+#include "store/platform/store_sandbox.h"
 
 /* What stands for the pairs of metadata in the store. */
 size_t tags_of(const struct sandbox_pair *metadata, size_t count, struct arena *arena,

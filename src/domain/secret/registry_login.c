@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "domain/secret/secret.h"
+#include "store/platform/store_registry.h"
 
 static bool is_text(struct str s, size_t max)
 {

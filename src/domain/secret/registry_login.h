@@ -6,7 +6,8 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "store/core/store.h"
+
+struct store;
 
 struct secrets;
 

@@ -7,6 +7,8 @@
 #include "base/path.h"
 #include "base/test.h"
 #include "domain/secret/registry_login.h"
+#include "store/core/store.h"
+#include "store/platform/store_registry.h"
 
 static char directory[32];
 

@@ -7,7 +7,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "store/core/store.h"
+#include "store/platform/store_secret.h"
 
 struct secrets;
 

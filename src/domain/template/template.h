@@ -8,7 +8,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "store/core/store.h"
+#include "store/platform/store_build.h"
 
 #define TEMPLATE_BASE_ALIAS "base"
 

@@ -8,6 +8,7 @@
 #include "domain/template/template.h"
 #include "store/core/store_name.h"
 #include "store/platform/store_build.h"
+#include "store/platform/store_layer.h"
 
 enum { TAGS_MAX = 32 };
 

@@ -6,6 +6,7 @@
 #include "edge/api_e2b/api_accounts.h"
 #include "edge/api_e2b/api_query.h"
 #include "protocol/json/json_shape.h"
+#include "store/platform/store_audit.h"
 
 enum { AUDIT_DEFAULT = 100, AUDIT_MAX = 1000 };
 

@@ -4,7 +4,6 @@
 #include "edge/api_e2b/api_internal.h"
 #include "edge/api_e2b/api_sandboxes.h"
 #include "protocol/json/json_shape.h"
-#include "store/core/store.h"
 
 static int not_found(const struct api_call *call, struct error *err)
 {

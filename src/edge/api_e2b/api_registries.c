@@ -3,6 +3,7 @@
 #include "domain/secret/registry_login.h"
 #include "edge/api_e2b/api_internal.h"
 #include "protocol/json/json_shape.h"
+#include "store/platform/store_registry.h"
 
 static json_t *registry_json(const struct store_registry *row)
 {

@@ -4,6 +4,7 @@
 #include "domain/history/history.h"
 #include "edge/api_runtime/v1_types.h"
 #include "protocol/json/json_shape.h"
+#include "store/platform/store_history.h"
 
 static const struct history_range *find_range(struct str name)
 {

@@ -7,7 +7,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
-#include "store/core/store.h"
+#include "store/platform/store_audit.h"
 
 static void call_free(struct call *call)
 {

@@ -18,6 +18,8 @@
 #include "base/error.h"
 #include "extra/browser/store_browser.h"
 
+struct store;
+
 struct browsers;
 struct engine;
 struct sandboxes;

@@ -3,6 +3,7 @@
 
 #include "base/test.h"
 #include "protocol/json/json_shape.h"
+#include "store/core/store.h"
 
 static struct arena arena;
 static struct browser_new wish;

@@ -1,6 +1,6 @@
 #include "extra/browser/store_browser.h"
 
-#include "store/driver/row.h"
+#include "store/core/row.h"
 
 /* clang-format off */
 #define SESSION_ROW(F, T, AND)                                                                          \

@@ -5,7 +5,8 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "store/core/store.h"
+
+struct store;
 
 struct store_browser_session {
     struct str id, team_id, sandbox_id;

@@ -9,7 +9,7 @@
 #include "extra/browser/browser_extra.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/sandbox/sandbox.h"
-#include "store/core/store.h"
+#include "store/platform/store_sandbox.h"
 
 enum { BROWSER_PORT = 9222, PATH_MAX_LEN = 200, FIND_MS = 10000 };
 

@@ -95,3 +95,9 @@ void runtime_service_monitor(struct runtime_service *service, struct buf *out)
     (void)service;
     (void)out;
 }
+
+void runtime_service_share(const struct runtime_service *service, struct extra_host *out)
+{
+    (void)service;
+    (void)out;
+}

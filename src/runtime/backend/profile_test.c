@@ -7,6 +7,7 @@
 #include "runtime/backend/backend.h"
 #include "runtime/backend/profile_internal.h"
 #include "runtime/core/test/core_env.h"
+#include "store/core/store.h"
 #include "store/runtime/store_runtime.h"
 
 /* As an E2B endpoint elsewhere: no egress rules, no hooks, no mounts. */

@@ -21,6 +21,7 @@
 #include "runtime/core/event.h"
 #include "runtime/sandbox/kept.h"
 #include "runtime/sandbox/sandbox_internal.h"
+#include "store/platform/store_layer.h"
 
 enum {
     EXIT_TIMED_OUT = 124,

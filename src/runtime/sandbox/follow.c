@@ -25,7 +25,8 @@
 #include "protocol/json/json_shape.h"
 #include "runtime/core/event.h"
 #include "runtime/sandbox/sandbox_internal.h"
-#include "store/core/store.h"
+#include "store/platform/store_event.h"
+#include "store/platform/store_sandbox.h"
 
 enum {
     PAGE = 256,

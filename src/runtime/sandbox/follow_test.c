@@ -5,6 +5,9 @@
 #include "base/clock.h"
 #include "runtime/sandbox/sandbox_internal.h"
 #include "runtime/sandbox/test/work_env.h"
+#include "store/platform/store_event.h"
+#include "store/platform/store_sandbox.h"
+#include "store/platform/store_team.h"
 
 struct engine {
     struct work_env env;

@@ -6,6 +6,7 @@
 #include "protocol/json/json_shape.h"
 #include "runtime/sandbox/sandbox_internal.h"
 #include "runtime/sandbox/test/work_env.h"
+#include "store/core/store.h"
 
 /* Not the engine in this process. */
 #define REMOTE                                                                      \

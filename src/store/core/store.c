@@ -12,8 +12,9 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "store/driver/migrate.h"
-#include "store/driver/query.h"
+#include "store/core/migrate.h"
+#include "store/core/query.h"
+#include "store/migrations/migrations.h"
 
 enum { STATEMENT_BUCKETS = 256 };
 
@@ -265,18 +266,6 @@ struct str query_text(const struct query *query, int column, struct arena *arena
     return text.p ? arena_str(arena, text) : STR_NONE;
 }
 
-static int prune_history(struct store *store, struct error *err)
-{
-    int64_t week_us = (int64_t)STORE_HISTORY_DAYS * 24 * 3600 * 1000000;
-    size_t count = 0;
-
-    do {
-        if (store_sandbox_prune(store, clock_wall_us() - week_us, 10000, &count, err) < 0)
-            return -1;
-    } while (count > 0);
-    return 0;
-}
-
 static int conn_open(struct store *store, enum store_role role, struct conn **out,
                      struct error *err)
 {
@@ -331,8 +320,7 @@ int store_open_driver(const struct store_driver *driver, const char *where, stru
     (void)pthread_cond_init(&store->given_back, NULL);
     if (driver->open(where, &store->db, err) < 0 ||
         conn_open(store, STORE_WRITER, &store->writer, err) < 0 ||
-        migrate_store(store, where, driver->whole, err) < 0 || open_readers(store, err) < 0 ||
-        prune_history(store, err) < 0)
+        migrate_store(store, where, driver->whole, err) < 0 || open_readers(store, err) < 0)
         return -1;
     *out = take_ptr(&store);
     return 0;

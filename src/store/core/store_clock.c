@@ -1,7 +1,7 @@
 /* The distance of the wall clock to the time since the host booted, as it was last seen; one row. */
 #include "base/cleanup.h"
+#include "store/core/query.h"
 #include "store/core/store.h"
-#include "store/driver/query.h"
 
 int store_clock_get(struct store *store, struct str boot_id, int64_t *out_us, struct error *err)
 {

@@ -3,9 +3,12 @@
 #include <stdlib.h>
 
 #include "base/test.h"
+#include "store/core/query.h"
 #include "store/core/store.h"
 #include "store/core/test/store_env.h"
-#include "store/driver/query.h"
+#include "store/platform/store_audit.h"
+#include "store/platform/store_sandbox.h"
+#include "store/platform/store_team.h"
 #include "store/runtime/store_runtime_sandbox.h"
 #include "store/runtime/store_session.h"
 

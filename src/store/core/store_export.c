@@ -7,8 +7,8 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "store/driver/migrate.h"
 #include "store/driver/store_driver.h"
+#include "store/migrations/migrations.h"
 
 enum {
     SCHEMA_MIN = 23, /* the first whose tables are read here */

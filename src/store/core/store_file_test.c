@@ -13,6 +13,7 @@
 #include "store/core/store_export.h"
 #include "store/core/test/store_env.h"
 #include "store/driver/store_driver.h"
+#include "store/platform/store_team.h"
 
 static void add_team(struct store *store, const char *id)
 {

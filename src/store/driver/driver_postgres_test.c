@@ -9,7 +9,9 @@
 
 #include "base/cleanup.h"
 #include "base/test.h"
+#include "store/core/store.h"
 #include "store/core/test/store_env.h"
+#include "store/platform/store_team.h"
 
 static const char *const beginnings[] = {"SELECT ", "INSERT INTO ", "UPDATE ", "DELETE FROM "};
 

@@ -27,8 +27,8 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/path.h"
-#include "store/driver/migrate.h"
 #include "store/driver/sqlite_log.h"
+#include "store/migrations/migrations.h"
 
 enum {
     BUSY_TIMEOUT_MS = 5000,

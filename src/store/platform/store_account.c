@@ -1,8 +1,8 @@
 /* Keys are durable: what was answered is on disk. Only the time of last use is not. */
 #include <inttypes.h>
 
-#include "store/core/store.h"
-#include "store/driver/row.h"
+#include "store/core/row.h"
+#include "store/platform/store_team.h"
 
 /* Keys of a sandbox end with it. Those of a sandbox with a key of its own live as long as its row, which can
  * get another machine; others end with their machine, also before the row has followed. */

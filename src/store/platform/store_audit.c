@@ -1,8 +1,8 @@
 /* Who changed what. */
 #include <stdio.h>
 
-#include "store/core/store.h"
-#include "store/driver/row.h"
+#include "store/core/row.h"
+#include "store/platform/store_audit.h"
 
 /* A path may be as long as a request's head, and a million of them are kept. */
 enum { PATH_KEPT = 256 };

@@ -4,7 +4,8 @@
 #include "store/platform/store_build.h"
 
 #include "base/id.h"
-#include "store/driver/row.h"
+#include "store/core/row.h"
+#include "store/platform/platform_internal.h"
 #include "store/platform/store_build_row.h"
 
 static const char *const state_names[] = {

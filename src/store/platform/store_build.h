@@ -1,8 +1,46 @@
-/* What builds of templates keep: their rows and logs, tags, what steps gave (the cache), uploaded files. Rows of
- * builds are in store.h, since templates show them too. */
+/* What builds of templates keep: their rows and logs, tags, what steps gave (the cache), uploaded files. */
 #pragma once
 
 #include "store/core/store.h"
+#include "store/platform/store_template.h"
+
+enum store_build_state {
+    STORE_BUILD_WAITING, /* for its recipe */
+    STORE_BUILD_BUILDING,
+    STORE_BUILD_READY,
+    STORE_BUILD_ERROR,
+};
+/* 'waiting', 'building', 'ready', 'error'. */
+const char *store_build_state_name(enum store_build_state state);
+
+struct store_build {
+    struct str id, template_id, team_id;
+    enum store_build_state state;
+    struct str recipe; /* "" until it is started */
+    struct str tags;   /* "a,b": given to it when it is ready */
+    struct str layers; /* "" until it is ready */
+    int64_t cpu_count, mem_mb, disk_mb;
+    struct str env; /* JSON object */
+    struct str default_user, workdir, start_cmd, ready_cmd;
+    struct str reason, reason_step;
+    int64_t log_count;
+    int64_t created_at_us, started_at_us, finished_at_us;
+};
+
+struct store_build_query {
+    struct str template_id;
+    int64_t
+        before_us; /* when the last one of the page before was made, and its id; 0 = from the newest */
+    struct str before_id;
+    size_t limit;
+};
+
+struct store_build_log {
+    int64_t seq, at_us;
+    int64_t level;   /* STORE_LEVEL_… */
+    struct str step; /* "base", "finalize", "3", "" */
+    struct str message;
+};
 
 /* ---- builds (store_build.c) ---- */
 

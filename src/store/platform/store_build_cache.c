@@ -1,6 +1,7 @@
 /* What steps gave the last time, by a key that says all it came from. A row uses its layers (layer_uses, 'cache'), so
  * that they stay for as long as it does. */
-#include "store/driver/row.h"
+#include "store/core/row.h"
+#include "store/platform/platform_internal.h"
 #include "store/platform/store_build.h"
 
 /* clang-format off */

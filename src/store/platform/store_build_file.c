@@ -1,6 +1,6 @@
 /* Files that clients uploaded for COPY. A team knows them by the client's hash of the content; the body is stored once,
  * whoever sent it. */
-#include "store/driver/row.h"
+#include "store/core/row.h"
 #include "store/platform/store_build.h"
 
 /* clang-format off */

@@ -1,5 +1,5 @@
 /* What builds say. Lines come in batches; the number of the next one is kept with the build. */
-#include "store/driver/row.h"
+#include "store/core/row.h"
 #include "store/platform/store_build.h"
 
 /* clang-format off */

@@ -1,8 +1,7 @@
 /* Builds' rows and parts of transactions about them, for the files that write them. Private to this folder. */
 #pragma once
 
-#include "store/core/store.h"
-#include "store/driver/row.h"
+#include "store/core/row.h"
 
 /* clang-format off */
 #define BUILD_ROW(F, T, AND)                                                                      \

@@ -1,6 +1,7 @@
 /* Tags name builds of a template. A build that no tag names any more uses no layers: sandboxes made of it have uses of
  * their own. */
-#include "store/driver/row.h"
+#include "store/core/row.h"
+#include "store/platform/platform_internal.h"
 #include "store/platform/store_build.h"
 #include "store/platform/store_build_row.h"
 

@@ -2,6 +2,8 @@
 
 #include "base/test.h"
 #include "store/core/test/store_env.h"
+#include "store/platform/store_event.h"
+#include "store/platform/store_layer.h"
 
 static struct store_build a_build(const char *id, const char *tags)
 {

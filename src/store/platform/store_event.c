@@ -1,7 +1,7 @@
 /* Events. They are parts of other transactions (query.h); here they are also read and forgotten. */
 #include "base/id.h"
-#include "store/core/store.h"
-#include "store/driver/row.h"
+#include "store/core/row.h"
+#include "store/platform/platform_internal.h"
 
 /* clang-format off */
 #define EVENT_ROW(F, T, AND)                                                                       \

@@ -1,6 +1,6 @@
 /* What the server did over time, in circles of rows. Not durable: a host that dies loses a minute of a chart. */
-#include "store/core/store.h"
-#include "store/driver/row.h"
+#include "store/platform/store_history.h"
+#include "store/core/row.h"
 
 /* clang-format off */
 #define HISTORY_ROW(F, T, AND)                                                                        \

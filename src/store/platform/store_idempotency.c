@@ -1,6 +1,7 @@
 /* Which creates may be repeated: the key that came with one, and the sandbox it made. */
-#include "store/core/store.h"
-#include "store/driver/query.h"
+#include "store/platform/store_idempotency.h"
+#include "store/core/query.h"
+#include "store/platform/platform_internal.h"
 
 int idempotency_add(struct conn *conn, const struct store_sandbox *row, struct error *err)
 {

@@ -1,7 +1,8 @@
 /* Layers that snapshots made, and who uses them. A use is written in the same transaction as its
  * user, so what the tables say is true after any crash: a layer without uses is garbage. */
-#include "store/core/store.h"
-#include "store/driver/row.h"
+#include "store/platform/store_layer.h"
+#include "store/core/row.h"
+#include "store/platform/platform_internal.h"
 
 int store_layer_add(struct store *store, struct str name, struct str team_id, int64_t at_us,
                     struct error *err)

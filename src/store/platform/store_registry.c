@@ -1,6 +1,6 @@
 /* Passwords of teams for registries of images, as they were encrypted by whoever stores them. */
-#include "store/core/store.h"
-#include "store/driver/row.h"
+#include "store/platform/store_registry.h"
+#include "store/core/row.h"
 
 /* clang-format off */
 #define REGISTRY_ROW(F, T, AND)                                                      \

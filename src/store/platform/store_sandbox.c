@@ -4,8 +4,8 @@
  * is: its files outlive the host. */
 #include <inttypes.h>
 
-#include "store/core/store.h"
-#include "store/driver/query.h"
+#include "store/core/query.h"
+#include "store/platform/platform_internal.h"
 #include "store/platform/store_sandbox_row.h"
 
 static const char *const resumed_names[] = {

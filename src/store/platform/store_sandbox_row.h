@@ -1,8 +1,8 @@
 /* Sandboxes' rows, for the files that read them. Private to this folder. */
 #pragma once
 
-#include "store/core/store.h"
-#include "store/driver/row.h"
+#include "store/core/row.h"
+#include "store/platform/store_sandbox.h"
 
 /* clang-format off */
 #define SANDBOX_HEAD(F, T, AND)                                                           \

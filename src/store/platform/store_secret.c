@@ -1,7 +1,7 @@
 /* Secrets of teams, as they were encrypted by whoever stores them. Durable: who was told that a secret is another one
  * relies on it. */
-#include "store/core/store.h"
-#include "store/driver/row.h"
+#include "store/platform/store_secret.h"
+#include "store/core/row.h"
 
 /* clang-format off */
 #define SECRET_ROW(F, T, AND)                                                                       \

@@ -1,6 +1,6 @@
 /* Browsers that are signed in, and links that sign one in. Rows are removed when somebody signs in after their end. */
-#include "store/core/store.h"
-#include "store/driver/row.h"
+#include "store/platform/store_signin.h"
+#include "store/core/row.h"
 
 /* clang-format off */
 #define SIGNIN_ROW(F, T, AND)                                                                    \

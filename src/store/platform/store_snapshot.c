@@ -4,8 +4,8 @@
 
 #include "base/id.h"
 #include "base/list.h"
-#include "store/core/store.h"
-#include "store/driver/row.h"
+#include "store/core/row.h"
+#include "store/platform/platform_internal.h"
 
 /* clang-format off */
 #define SNAPSHOT_ROW(F, T, AND)                                                              \

@@ -3,6 +3,11 @@
 #include "store/core/store.h"
 #include "store/core/store_name.h"
 #include "store/core/test/store_env.h"
+#include "store/platform/store_layer.h"
+#include "store/platform/store_sandbox.h"
+#include "store/platform/store_snapshot.h"
+#include "store/platform/store_team.h"
+#include "store/platform/store_template.h"
 
 static struct store *open_memory(void)
 {

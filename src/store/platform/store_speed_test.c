@@ -5,6 +5,8 @@
 #include "base/test.h"
 #include "store/core/store.h"
 #include "store/core/test/store_env.h"
+#include "store/platform/store_sandbox.h"
+#include "store/platform/store_team.h"
 
 static size_t count_page(struct store *store, const struct store_sandbox_query *query)
 {

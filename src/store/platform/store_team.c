@@ -1,7 +1,7 @@
 /* Teams are durable: what was answered is on disk. */
-#include "store/core/store.h"
+#include "store/platform/store_team.h"
+#include "store/core/row.h"
 #include "store/core/store_name.h"
-#include "store/driver/row.h"
 
 /* clang-format off */
 #define TEAM_ROW(F, T, AND)                                                            \

@@ -1,8 +1,9 @@
 /* Templates. Those of kind 'snapshot' have their content under tags, in store_snapshot.c; of a built one it is the
  * build that a tag names, and the platform's base has it in its row. */
-#include "store/core/store.h"
+#include "store/platform/store_template.h"
+#include "store/core/row.h"
 #include "store/core/store_name.h"
-#include "store/driver/row.h"
+#include "store/platform/platform_internal.h"
 
 /* clang-format off */
 #define TEMPLATE_ROW(F, T, AND)                                                                         \

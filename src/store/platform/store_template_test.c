@@ -2,6 +2,8 @@
 #include "base/test.h"
 #include "store/core/store.h"
 #include "store/core/test/store_env.h"
+#include "store/platform/store_sandbox.h"
+#include "store/platform/store_template.h"
 
 /* Template b1 of team t ("web"): builds one (default) and two (v2), and one that never got ready (v3). */
 static const char rows[] =

@@ -9,6 +9,11 @@
 #include "base/clock.h"
 #include "base/test.h"
 #include "store/core/test/store_env.h"
+#include "store/platform/store_event.h"
+#include "store/platform/store_sandbox.h"
+#include "store/platform/store_team.h"
+#include "store/platform/store_template.h"
+#include "store/platform/store_webhook.h"
 
 static bool freed; /* what most tests do not look at */
 
@@ -280,30 +285,6 @@ TEST(sandbox_row_paused_and_resumed)
     OK(store_sandbox_killing(store, STR("b"), STR("kill"), &err));
     FAILS(store_sandbox_set_life(store, STR("b"), &life, NULL, false, &revision, &err),
           ERROR_NOT_FOUND);
-}
-
-TEST(old_history_goes_at_open)
-{
-    auto_store_env struct store_env env = {0};
-    struct store *store = NULL;
-    auto_arena struct arena arena = {0};
-    struct store_sandbox row;
-    int64_t day_us = (int64_t)24 * 3600 * 1000000, now = clock_wall_us();
-
-    store_env_make(&env);
-    store = store_env_open(&env);
-    add_team(store, "t");
-    add_sandbox(store, "old", "t", 1);
-    add_sandbox(store, "new", "t", 1);
-    add_sandbox(store, "live", "t", 1);
-    OK(store_sandbox_ended(store, STR("old"), STR("kill"), NULL, now - 8 * day_us, &freed, &err));
-    OK(store_sandbox_ended(store, STR("new"), STR("kill"), NULL, now - 6 * day_us, &freed, &err));
-    store_close(store);
-    store = store_env_open(&env);
-    FAILS(store_sandbox_get(store, STR("old"), &arena, &row, &err), ERROR_NOT_FOUND);
-    OK(store_sandbox_get(store, STR("new"), &arena, &row, &err));
-    OK(store_sandbox_get(store, STR("live"), &arena, &row, &err));
-    store_close(store);
 }
 
 TEST(pages)

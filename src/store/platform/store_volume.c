@@ -1,7 +1,8 @@
 /* Volumes. Durable; a volume that a live sandbox uses cannot be deleted, which one transaction
  * decides. Its row stays until its files are gone. */
-#include "store/core/store.h"
-#include "store/driver/row.h"
+#include "store/platform/store_volume.h"
+#include "store/core/row.h"
+#include "store/platform/platform_internal.h"
 
 /* clang-format off */
 #define VOLUME_ROW(F, T, AND)                                                                       \

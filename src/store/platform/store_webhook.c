@@ -1,6 +1,7 @@
 /* Webhooks and the queue of what they have to be told. */
-#include "store/core/store.h"
-#include "store/driver/row.h"
+#include "store/platform/store_webhook.h"
+#include "store/core/row.h"
+#include "store/platform/platform_internal.h"
 
 /* clang-format off */
 #define WEBHOOK_ROW(F, T, AND)                                                                  \

@@ -2,7 +2,7 @@
  * the same transaction. */
 #include "store/runtime/store_execution.h"
 
-#include "store/driver/row.h"
+#include "store/core/row.h"
 
 /* clang-format off */
 #define EXECUTION_HEAD(F, T, AND)                                                          \

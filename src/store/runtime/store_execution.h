@@ -4,7 +4,8 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "store/core/store.h"
+
+struct store;
 
 struct store_execution {
     struct str id, team_id, sandbox_id, agent_id, task_id, actor, command;

@@ -1,4 +1,5 @@
 #include "base/test.h"
+#include "store/core/store.h"
 #include "store/core/test/store_env.h"
 #include "store/runtime/store_execution.h"
 

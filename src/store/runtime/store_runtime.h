@@ -2,7 +2,11 @@
  * each function is one transaction, and strings live in the caller's arena. */
 #pragma once
 
-#include "store/core/store.h"
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/str.h"
+
+struct store;
 
 /* ---- profiles (store_runtime_profile.c) ---- */
 

@@ -1,7 +1,8 @@
 /* Events of the runtime. A row holds the event's text as it is told and, besides, the columns it is
  * searched by; the statement is chosen so that the most selective of these leads. */
-#include "store/driver/row.h"
+#include "store/core/row.h"
 #include "store/runtime/store_runtime.h"
+#include "store/runtime/store_runtime_sandbox_row.h"
 
 static struct str or_empty(struct str s)
 {

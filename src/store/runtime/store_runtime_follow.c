@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "store/core/store.h"
 #include "store/runtime/store_runtime_sandbox.h"
 #include "store/runtime/store_runtime_sandbox_row.h"
 

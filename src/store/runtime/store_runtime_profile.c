@@ -1,5 +1,5 @@
 /* Profiles, and runners that registered. */
-#include "store/driver/row.h"
+#include "store/core/row.h"
 #include "store/runtime/store_runtime.h"
 
 /* clang-format off */

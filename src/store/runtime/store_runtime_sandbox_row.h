@@ -1,7 +1,7 @@
 /* Rows of runtime_sandboxes, for the files that read them. Private to this folder. */
 #pragma once
 
-#include "store/driver/row.h"
+#include "store/core/row.h"
 #include "store/runtime/store_runtime_sandbox.h"
 
 /* clang-format off */
@@ -27,3 +27,7 @@ extern const struct row runtime_sandbox_row;
 void runtime_bind(struct query *query, struct str text);
 /* sql: a DELETE that has the id as ?1. */
 int runtime_delete(struct conn *conn, const char *sql, struct str id, struct error *err);
+
+struct store_runtime_event;
+int runtime_events_add(struct conn *conn, const struct store_runtime_event *events, size_t count,
+                       struct error *err);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/test.h"
+#include "store/core/store.h"
 #include "store/core/test/store_env.h"
 
 TEST(runtime_profiles)

@@ -1,7 +1,7 @@
 #include "store/runtime/store_session.h"
 
 #include "base/clock.h"
-#include "store/driver/row.h"
+#include "store/core/row.h"
 
 /* clang-format off */
 #define SESSION_ROW(F, T, AND)                                                                          \

@@ -1,8 +1,11 @@
 /* Rows of the runtime's sessions. */
 #pragma once
 
-#include "store/core/store.h"
+#include "base/arena.h"
+#include "base/error.h"
 #include "store/runtime/runtime_state.h"
+
+struct store;
 
 struct store_session {
     struct str id, team_id, reason, sandbox_id;

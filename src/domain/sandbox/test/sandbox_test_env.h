@@ -12,7 +12,6 @@
 #include "domain/volume/volume.h"
 #include "host/engine/test/engine_fake.h"
 #include "protocol/sender/sender.h"
-#include "store/core/store.h"
 
 #define TEAM  STR("team1")
 #define OTHER STR("team2")

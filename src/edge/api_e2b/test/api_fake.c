@@ -10,6 +10,7 @@
 #include "domain/sandbox/sandbox_check.h"
 #include "domain/sandbox/sandbox_metrics.h"
 #include "domain/volume/volume.h"
+#include "store/platform/store_audit.h"
 #include "store/runtime/store_runtime_sandbox.h"
 
 enum { MAX_TIMEOUT_S = 24 * 3600 };

@@ -7,6 +7,7 @@
 #include "domain/secret/registry_login.h"
 #include "domain/template/template.h"
 #include "edge/api_e2b/test/api_fake.h"
+#include "store/platform/store_registry.h"
 
 #define READY API_FAKE_BUILD "1"
 

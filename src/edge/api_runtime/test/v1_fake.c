@@ -13,6 +13,8 @@
 #include "runtime/command/terminal.h"
 #include "runtime/job/job.h"
 #include "runtime/session/session.h"
+#include "store/platform/store_audit.h"
+#include "store/platform/store_sandbox.h"
 
 struct v1_fake v1_fake;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -2,6 +2,7 @@
 #include "domain/account/signin.h"
 #include "domain/account/team.h"
 #include "domain/history/history.h"
+#include "store/platform/store_history.h"
 
 void api_keys_refresh(struct api_keys *keys)
 {

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/test.h"
 #include "edge/call/call_pipe.h"
-#include "store/core/store.h"
+#include "store/platform/store_audit.h"
 
 enum { BODY_MAX = 1000 };
 

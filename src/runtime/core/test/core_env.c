@@ -1,6 +1,7 @@
 #include "runtime/core/test/core_env.h"
 
 #include "runtime/core/runtime_internal.h"
+#include "store/core/store.h"
 
 const char *core_environment = "";
 

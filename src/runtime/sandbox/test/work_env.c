@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "runtime/core/runtime_internal.h"
+#include "store/core/store.h"
 
 enum { NOBODY = 65534 };
 

@@ -2,7 +2,9 @@
  * QUICKSAND_TEST_POSTGRES names (store_env_postgres.c). */
 #pragma once
 
-#include "store/core/store.h"
+#include "base/error.h"
+
+struct store;
 
 /* A new, empty one. */
 struct store *store_env_new(void);

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "store/core/test/store_env.h"
-#include "store/driver/migrate.h"
+#include "store/migrations/migrations.h"
 
 void store_env_make_old(struct store_env *env, size_t count)
 {

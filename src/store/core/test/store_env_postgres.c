@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/test.h"
+#include "store/core/store.h"
 #include "store/core/test/store_env.h"
 #include "store/driver/driver_postgres.h"
 

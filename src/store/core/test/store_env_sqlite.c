@@ -6,6 +6,7 @@
 
 #include "base/path.h"
 #include "base/test.h"
+#include "store/core/store.h"
 #include "store/core/test/store_env.h"
 
 struct store *store_env_new(void)

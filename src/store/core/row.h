@@ -16,7 +16,7 @@
 #include "base/arena.h"
 #include "base/names.h"
 #include "base/str.h"
-#include "store/driver/query.h"
+#include "store/core/query.h"
 
 enum row_kind { ROW_STR, ROW_INT, ROW_BOOL, ROW_ENUM };
 

@@ -1,4 +1,4 @@
-#include "store/driver/row.h"
+#include "store/core/row.h"
 
 #include <string.h>
 

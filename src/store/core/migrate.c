@@ -1,9 +1,10 @@
-#include "store/driver/migrate.h"
+#include "store/migrations/migrations.h"
 
 #include <inttypes.h>
 
 #include "base/clock.h"
-#include "store/driver/query.h"
+#include "store/core/migrate.h"
+#include "store/core/query.h"
 
 static int current_version(struct conn *conn, int64_t *out, struct error *err)
 {

@@ -20,7 +20,7 @@ def whole_schema(migrations):
         yield from (line for line in db.iterdump() if line.startswith("INSERT INTO"))
 
 
-out = ['#include "store/driver/migrate.h"', "", "const struct migration migrations[] = {"]
+out = ['#include "store/migrations/migrations.h"', "", "const struct migration migrations[] = {"]
 last = 0
 texts = []
 for name in sys.argv[2:]:
