@@ -2,12 +2,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/core/cli.h"
 #include "cli/core/cli_command.h"
+#include "cli/main/cli_main.h"
 #include "egress/process/egress.h"
 #include "extra/extras.h"
 #include "extra/types/extra_providers.h"
 #include "late/late.h"
+#include "quicksand/roles.h"
 #include "quicksand/serve.h"
 
 /* A library that is missing is told now, not by the first request that needs it. */
@@ -26,6 +27,7 @@ int main(int argc, char **argv)
 {
     const char *role = argc > 1 ? argv[1] : "";
 
+    cli_open(quicksand_roles);
     extras_register(extras, extra_providers);
     /* Not by way of the command line, which changes what signals do. */
     for (const struct cli_command *const *at = cli_roles; *at; at++)

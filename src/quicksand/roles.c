@@ -1,13 +1,14 @@
 /* The rows of the command line's table that are not commands of a client: the server, and its data directory as a whole. */
+#include "quicksand/roles.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "cli/core/cli_command.h"
+
 #include "quicksand/serve.h"
 
 static const struct cli_command serve_role, down_role, backup_role, restore_role, upgrade_role;
 
-const struct cli_command *const cli_roles[] = {&serve_role,   &down_role,    &backup_role,
-                                               &restore_role, &upgrade_role, NULL};
+const struct cli_command *const quicksand_roles[] = {&serve_role,   &down_role,    &backup_role,
+                                                     &restore_role, &upgrade_role, NULL};
 
 struct teller {
     const struct cli *cli;
@@ -60,7 +61,7 @@ static int run_role(struct cli *cli, int argc, char **argv)
 {
     const struct cli_command *role = &serve_role;
 
-    for (const struct cli_command *const *at = cli_roles; *at; at++)
+    for (const struct cli_command *const *at = quicksand_roles; *at; at++)
         if (strcmp((*at)->name, argv[0]) == 0)
             role = *at;
     if (cli->visit) {

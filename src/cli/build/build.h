@@ -3,7 +3,7 @@
 
 #include "cli/build/settings.h"
 #include "cli/build/shipped.h"
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 #include "dockerfile/translate.h"
 
 /* What the command line asks for, with what a settings file says. */

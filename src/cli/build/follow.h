@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <signal.h>
 
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 
 struct follow {
     const struct cli *cli;

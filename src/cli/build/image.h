@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/arena.h"
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 
 enum { IMAGE_BLOBS_MAX = 2000, IMAGE_JSON_MAX = 4 * 1024 * 1024 };
 

@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 #include "image/registry/registry.h"
 
 #define MOVE_MANIFEST_TYPE "application/vnd.oci.image.manifest.v1+json"

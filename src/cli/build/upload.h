@@ -1,7 +1,7 @@
 /* Files of a build on their way to the server: by the API's links, each content once. */
 #pragma once
 
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 
 /* Does the server want the content of that name? *out_url is malloc()ed, NULL when it has it. */
 int upload_wanted(const struct cli *cli, const char *template_id, const char *hash, char **out_url,

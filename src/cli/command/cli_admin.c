@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "cli/command/cli_top.h"
+#include "cli/command/commands.h"
 #include "cli/core/cli_print.h"
 #include "cli/core/cli_v1.h"
 #include "protocol/json/json_shape.h"

@@ -1,6 +1,7 @@
 /* audit: who changed what, from the server's audit log, newest first. */
 #include "base/cleanup.h"
-#include "cli/core/cli_internal.h"
+#include "cli/command/commands.h"
+#include "cli/core/cli_command.h"
 #include "cli/core/cli_print.h"
 #include "protocol/json/json_shape.h"
 

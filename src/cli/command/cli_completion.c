@@ -1,8 +1,9 @@
 /* completion: scripts for shells, made of the tables that the commands themselves read. */
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "cli/command/commands.h"
+#include "cli/core/cli_command.h"
 #include "cli/core/cli_find.h"
-#include "cli/core/cli_internal.h"
 
 struct words {
     struct buf text;

@@ -13,8 +13,8 @@
 #include "base/path.h"
 #include "base/thread.h"
 #include "cli/command/cli_cp_pack.h"
+#include "cli/command/cli_runtime.h"
 #include "cli/core/cli_progress.h"
-#include "cli/core/cli_runtime.h"
 #include "cli/core/cli_v1.h"
 #include "protocol/json/json_shape.h"
 

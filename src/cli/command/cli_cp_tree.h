@@ -2,7 +2,7 @@
  * those of who writes. */
 #pragma once
 
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 
 struct cli_cp_tree {
     struct cli *cli;

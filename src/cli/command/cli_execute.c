@@ -18,7 +18,7 @@
 #include "base/encode.h"
 #include "base/fd.h"
 #include "base/thread.h"
-#include "cli/core/cli_runtime.h"
+#include "cli/command/cli_runtime.h"
 #include "cli/core/cli_table.h"
 #include "cli/core/cli_v1.h"
 #include "protocol/json/json_scan.h"

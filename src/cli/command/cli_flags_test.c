@@ -9,9 +9,10 @@
 #include "base/fd.h"
 #include "base/test.h"
 #include "cli/core/cli.h"
+#include "cli/core/cli_command.h"
 #include "cli/core/cli_find.h"
-#include "cli/core/cli_internal.h"
 #include "cli/core/cli_test.h"
+#include "cli/main/cli_main.h"
 
 #define ARG(text) (char *)(uintptr_t)(text)
 
@@ -29,7 +30,12 @@ static int run_role(struct cli *cli, int argc, char **argv)
 
 static const struct cli_command keep_role = {"keep", "FILE", "Keep all.", run_role,
                                              .examples = "quicksand keep x"};
-const struct cli_command *const cli_roles[] = {&keep_role, NULL};
+static const struct cli_command *const roles[] = {&keep_role, NULL};
+
+__attribute__((constructor)) static void set_roles(void)
+{
+    cli_roles = roles;
+}
 
 struct option_seen {
     char *name;

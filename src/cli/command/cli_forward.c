@@ -14,11 +14,12 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/thread.h"
+#include "cli/command/cli_runtime.h"
 #include "cli/command/cli_udp.h"
-#include "cli/core/cli_internal.h"
+#include "cli/command/commands.h"
+#include "cli/core/cli_command.h"
 #include "cli/core/cli_names.h"
 #include "cli/core/cli_raw.h"
-#include "cli/core/cli_runtime.h"
 
 enum { PORTS_MAX = 32, CONNECTIONS_MAX = 1024, STACK_SIZE = 256 * 1024, BACKLOG = 128 };
 

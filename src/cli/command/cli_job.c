@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "cli/command/commands.h"
 #include "cli/core/cli_names.h"
 #include "cli/core/cli_print.h"
 #include "cli/core/cli_v1.h"

@@ -1,8 +1,9 @@
 /* extend, fork: the life of a sandbox, and copies of it. */
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "cli/command/commands.h"
+#include "cli/core/cli_command.h"
 #include "cli/core/cli_ends.h"
-#include "cli/core/cli_internal.h"
 #include "cli/core/cli_names.h"
 #include "cli/core/cli_print.h"
 #include "cli/core/cli_v1.h"

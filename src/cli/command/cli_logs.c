@@ -8,10 +8,11 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/command/cli_log.h"
-#include "cli/core/cli_internal.h"
+#include "cli/command/cli_runtime.h"
+#include "cli/command/commands.h"
+#include "cli/core/cli_command.h"
 #include "cli/core/cli_names.h"
 #include "cli/core/cli_print.h"
-#include "cli/core/cli_runtime.h"
 #include "cli/core/cli_table.h"
 #include "protocol/json/json_shape.h"
 

@@ -6,9 +6,10 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "cli/command/commands.h"
 #include "cli/core/cli.h"
+#include "cli/core/cli_command.h"
 #include "cli/core/cli_find.h"
-#include "cli/core/cli_internal.h"
 
 /* Text as it is: nothing of it is a request, a hyphen is one that can be copied. */
 static void put(FILE *to, struct str text)

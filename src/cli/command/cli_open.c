@@ -3,7 +3,8 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "cli/core/cli_internal.h"
+#include "cli/command/commands.h"
+#include "cli/core/cli_command.h"
 #include "cli/core/cli_names.h"
 #include "cli/core/cli_print.h"
 #include "cli/core/cli_v1.h"

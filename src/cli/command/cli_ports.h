@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 
 /* Sets the member "ports" of each row, an array of numbers: of those that run by asking inside, which counts as use of the
  * sandbox; of others, and of those without /proc or cat, it is empty. */

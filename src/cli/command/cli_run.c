@@ -3,10 +3,11 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "cli/core/cli_internal.h"
+#include "cli/command/cli_runtime.h"
+#include "cli/command/commands.h"
+#include "cli/core/cli_command.h"
 #include "cli/core/cli_names.h"
 #include "cli/core/cli_print.h"
-#include "cli/core/cli_runtime.h"
 #include "cli/core/cli_terminal.h"
 #include "cli/core/cli_up.h"
 #include "cli/core/cli_v1.h"

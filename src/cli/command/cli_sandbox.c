@@ -1,7 +1,8 @@
 /* show, rm. */
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "cli/core/cli_internal.h"
+#include "cli/command/commands.h"
+#include "cli/core/cli_command.h"
 #include "cli/core/cli_names.h"
 #include "cli/core/cli_print.h"
 #include "cli/core/cli_v1.h"

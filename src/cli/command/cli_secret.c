@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "cli/command/commands.h"
 #include "cli/core/cli_each.h"
 #include "cli/core/cli_print.h"
 #include "cli/core/cli_v1.h"

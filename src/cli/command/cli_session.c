@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "cli/command/commands.h"
 #include "cli/core/cli_events.h"
 #include "cli/core/cli_print.h"
 #include "cli/core/cli_terminal.h"

@@ -1,6 +1,7 @@
 /* snapshot: copies of sandboxes to begin from. */
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "cli/command/commands.h"
 #include "cli/core/cli_names.h"
 #include "cli/core/cli_print.h"
 #include "cli/core/cli_v1.h"

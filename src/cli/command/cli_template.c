@@ -4,8 +4,9 @@
 #include "base/cleanup.h"
 #include "base/size.h"
 #include "cli/build/follow.h"
+#include "cli/command/commands.h"
+#include "cli/core/cli_command.h"
 #include "cli/core/cli_each.h"
-#include "cli/core/cli_internal.h"
 #include "cli/core/cli_print.h"
 #include "protocol/json/json_shape.h"
 

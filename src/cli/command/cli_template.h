@@ -1,7 +1,7 @@
 /* The verbs of `template` that have a file of their own. */
 #pragma once
 
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 
 extern const struct cli_command cli_template_build;
 extern const struct cli_command cli_template_push, cli_template_pull;

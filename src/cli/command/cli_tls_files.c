@@ -14,7 +14,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/path.h"
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 
 enum { FILE_MAX = 256 * 1024, ANSWER_S = 15 };
 

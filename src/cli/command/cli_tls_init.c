@@ -10,7 +10,8 @@
 #include "base/fd.h"
 #include "base/program.h"
 #include "cli/command/cli_tls_files.h"
-#include "cli/core/cli_internal.h"
+#include "cli/command/commands.h"
+#include "cli/core/cli_command.h"
 #include "cli/core/cli_table.h"
 #include "protocol/tls/tls_make.h"
 

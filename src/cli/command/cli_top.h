@@ -1,7 +1,7 @@
 /* What sandboxes use at the moment. */
 #pragma once
 
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 
 /* Of these, or (count 0) of all that run, the busiest first; again every second when watch is set. Returns the exit
  * status. */

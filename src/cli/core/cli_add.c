@@ -3,8 +3,8 @@
 #include <assert.h>
 
 #include "base/alloc.h"
+#include "cli/core/cli_command.h"
 #include "cli/core/cli_find.h"
-#include "cli/core/cli_internal.h"
 
 /* table: ended by NULL, with room for one more. */
 static void insert(const struct cli_command **table, const struct cli_place *place)

@@ -5,8 +5,8 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "cli/core/cli_command.h"
 #include "cli/core/cli_find.h"
-#include "cli/core/cli_internal.h"
 
 enum { COMMON_OPTIONS = 3, LIST_MAX = 4096, GIVEN_MAX = 64 };
 

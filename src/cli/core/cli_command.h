@@ -43,9 +43,21 @@ int cli_usage(const struct cli_command *command, const char *fmt, ...)
 /* Fills cli->server; to be called before the first request of a command. */
 int cli_connect(struct cli *cli, struct error *err);
 
-/* Beside them in help, completions and manual pages: what the program does besides, brought by whoever links the command
- * line. Ended by NULL. */
-extern const struct cli_command *const cli_roles[];
+#define CLI_DATA_DIR   "/var/lib/quicksand"
+#define CLI_STORE_FILE "store/quicksand.db" /* in the data directory */
+
+/* All commands, in the order of --help; ended by NULL. */
+enum { CLI_COMMANDS_MAX = 96 };
+extern const struct cli_command *cli_commands[CLI_COMMANDS_MAX];
+/* What the program does besides; listed with the commands in help, completions and manual pages. Ended by NULL. */
+extern const struct cli_command *const *cli_roles;
+/* Before all else; roles may be NULL. cli_open() of cli/main brings the commands. */
+void cli_commands_set(const struct cli_command *const *commands,
+                      const struct cli_command *const *roles);
+
+/* Those of this folder. */
+extern const struct cli_command cli_events_command, cli_pause_command, cli_pty_command;
+extern const struct cli_command cli_resume_command, cli_up_command, cli_url_command;
 
 /* A command of an extra, or ("tls acme") a verb, and which one it stands in front of; NULL = the last. */
 struct cli_place {

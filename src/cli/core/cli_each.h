@@ -1,7 +1,7 @@
 /* Commands that do one thing to each of their operands, whatever became of those before. */
 #pragma once
 
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 
 /* Does it to the one that is called so, and prints a line unless JSON is wanted. What is told of it in JSON; NULL with err. */
 typedef json_t *cli_each_fn(struct cli *cli, const char *word, const void *arg, struct error *err);

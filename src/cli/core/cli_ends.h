@@ -1,7 +1,7 @@
 /* The member "ends_at" of sandboxes as commands show them: when a running sandbox will be paused or deleted. */
 #pragma once
 
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 
 #define CLI_ENDS_AT "ends_at"
 

@@ -1,7 +1,7 @@
 /* Events of the runtime as they come. */
 #pragma once
 
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 
 /* False ends the reading. */
 typedef bool cli_event_fn(void *arg, const json_t *event);

@@ -1,5 +1,6 @@
 #include "cli/core/cli_find.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -7,6 +8,23 @@
 #include "base/near.h"
 
 enum { WORD_MAX = 32 };
+
+static const struct cli_command *const none[] = {NULL};
+const struct cli_command *cli_commands[CLI_COMMANDS_MAX];
+const struct cli_command *const *cli_roles = none;
+
+void cli_commands_set(const struct cli_command *const *commands,
+                      const struct cli_command *const *roles)
+{
+    size_t count = 0;
+
+    for (; commands[count]; count++) {
+        assert(count + 1 < CLI_COMMANDS_MAX);
+        cli_commands[count] = commands[count];
+    }
+    cli_commands[count] = NULL;
+    cli_roles = roles ? roles : none;
+}
 
 /* What users of docker, kubectl and E2B's own command line type. */
 const struct cli_alias cli_aliases[] = {

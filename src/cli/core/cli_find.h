@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 
 /* A name from elsewhere for a command of ours. */
 struct cli_alias {

@@ -1,7 +1,7 @@
 /* Sandboxes by what people call them: an id, the beginning of one, a key, or the label "name". */
 #pragma once
 
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 
 struct cli_wanted {
     const char *state;    /* NULL: all that are not killed */

@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 
 void cli_print_json(const json_t *json);
 /* One line per member, but for those that are secrets (these are left to --json). */

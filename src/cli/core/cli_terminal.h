@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 
 #define CLI_TERMINAL_DETACH "ctrl-p,ctrl-q"
 enum { CLI_TERMINAL_KEYS_SIZE = 8 };

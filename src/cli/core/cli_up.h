@@ -1,7 +1,7 @@
 /* What is asked for when a sandbox of the runtime is made; shared by up, run and session new. */
 #pragma once
 
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 
 struct cli_up {
     const char *profile, *provider, *template_name, *agent_type, *network;

@@ -1,7 +1,7 @@
 /* Calls to the runtime's API. */
 #pragma once
 
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 
 /* "/api/v1/A/B/C" of its segments, each escaped; ended by NULL. malloc()ed. */
 #define cli_v1_path(...) cli_v1_path_of(__VA_ARGS__, (const char *)NULL)

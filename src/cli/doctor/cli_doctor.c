@@ -12,7 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 #include "cli/core/cli_table.h"
 #include "protocol/json/json_shape.h"
 

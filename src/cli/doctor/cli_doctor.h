@@ -1,9 +1,12 @@
 /* What the host must have: one function per requirement. */
 #pragma once
 
+#include "cli/core/cli_command.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+
+extern const struct cli_command cli_doctor_command;
 
 enum doctor_level {
     DOCTOR_OK,

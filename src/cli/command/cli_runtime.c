@@ -1,5 +1,5 @@
 /* What commands in sandboxes of the runtime have in common, and `run`: up, clone, the command, kill. */
-#include "cli/core/cli_runtime.h"
+#include "cli/command/cli_runtime.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "cli/command/commands.h"
 #include "cli/core/cli_terminal.h"
 #include "cli/core/cli_up.h"
 #include "cli/core/cli_v1.h"

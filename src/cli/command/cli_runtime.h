@@ -1,7 +1,7 @@
 /* Commands in sandboxes of the runtime. */
 #pragma once
 
-#include "cli/core/cli_internal.h"
+#include "cli/core/cli_command.h"
 
 struct cli_runtime {
     struct cli *cli;
