@@ -105,7 +105,7 @@ struct provider_env {
 extern const struct provider_type provider_type_e2b, provider_type_docker, provider_type_process;
 
 /* Sets the types that this program has, NULL-terminated; before the first use of any of them. */
-void provider_types_set(const struct provider_type *const *types);
+void provider_types_set(const struct provider_type *const *all);
 /* By name or alias; NULL when this program has no such type. */
 const struct provider_type *provider_type_find(const char *name);
 /* ERROR_INVALID with the reason: unknown, or not built in. */

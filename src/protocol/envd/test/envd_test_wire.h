@@ -10,4 +10,4 @@
 /* The answer of a method, "/process.Process/Start", that JSON describes; in an envelope when framed. */
 void envd_test_answer(struct buf *out, const char *method, const char *json, bool framed);
 /* A request of it; NULL when it is not one. The caller's. */
-json_t *envd_test_request(struct str method, struct str message);
+json_t *envd_test_request(struct str path, struct str message);
