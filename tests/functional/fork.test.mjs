@@ -14,6 +14,15 @@ after(() => server.destroy())
 
 const sh = async (sandbox, script) => (await sandbox.commands.run(`set -e\n${script}`, { user: 'root' })).stdout.trim()
 
+test('forks have the labels that were asked for', async () => {
+  const sandbox = await server.create({ metadata: { name: 'source', kept: '1' } })
+  const made = await server.api('POST', `/sandboxes/${sandbox.sandboxID}/fork`, { count: 2, timeout: 60, metadata: { name: 'try' } })
+  assert.equal(made.status, 201, made.text)
+  const labels = async (id) => (await server.api('GET', `/sandboxes/${id}`)).body.metadata
+  assert.deepEqual(await Promise.all(made.body.map((one) => labels(one.sandbox.sandboxID))), [{ name: 'try-1', kept: '1' }, { name: 'try-2', kept: '1' }])
+  for (const metadata of [['a'], { k: 1 }]) assert.equal((await server.api('POST', `/sandboxes/${sandbox.sandboxID}/fork`, { metadata })).status, 400)
+})
+
 async function fork(sandbox) {
   const { status, body, text } = await server.api('POST', `/sandboxes/${sandbox.sandboxId}/fork`, { timeout: 300 })
   assert.equal(status, 201, text)

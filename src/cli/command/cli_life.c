@@ -112,12 +112,16 @@ static int print_forks(struct cli *cli, const json_t *answer)
 static int run_fork(struct cli *cli, int argc, char **argv)
 {
     int64_t forks = 1, life_s = 0;
+    auto_cli_list struct cli_list labels = {0};
     const struct cli_option table[] = {
         {"count", 'n', CLI_COUNT, &forks, "N", "how many (1)"},
+        {"metadata", 'm', CLI_LIST, &labels, "NAME=VALUE",
+         "a label besides the source's; may be repeated. Of several forks, name=x becomes x-1, "
+         "x-2"},
         {"timeout", 0, CLI_TIME, &life_s, "TIME", "how long they live"},
         {.name = NULL},
     };
-    auto_json json_t *body = NULL, *answer = NULL;
+    auto_json json_t *body = NULL, *answer = NULL, *metadata = NULL;
     auto_free char *target = NULL;
     struct error err = {0};
     const char *id;
@@ -131,7 +135,10 @@ static int run_fork(struct cli *cli, int argc, char **argv)
         return cli_usage(&cli_fork_command, "needs one sandbox");
     if (forks < 1 || forks > FORKS_MAX)
         return cli_usage(&cli_fork_command, "--count must be from 1 to %d", FORKS_MAX);
-    body = json_pack("{s:I}", "count", (json_int_t)forks);
+    metadata = cli_v1_pairs(&cli_fork_command, &labels, "metadata", false);
+    if (!metadata)
+        return CLI_USAGE;
+    body = json_pack("{s:I, s:O}", "count", (json_int_t)forks, "metadata", metadata);
     if (life_s)
         (void)json_object_set_new(body, "timeout", json_integer(life_s));
     if (cli_connect(cli, &err) < 0 || !(id = cli_name_engine_id(cli, operands[0], &err)))
@@ -145,4 +152,5 @@ static int run_fork(struct cli *cli, int argc, char **argv)
 const struct cli_command cli_fork_command = {
     "fork", "[OPTION...] SANDBOX",
     "Make new sandboxes with the files of a running one, and print their ids.", run_fork,
-    .examples = "quicksand fork i... -n 10"};
+    .examples = "quicksand fork i... -n 10\n"
+                "quicksand fork i... -n 3 -m name=try"};

@@ -52,6 +52,7 @@ void cli_help(const struct cli *cli, const struct cli_command *command);
  * NULL when there is none, or the message names it itself. */
 const char *cli_args_blame(const char *message);
 void cli_list_done(struct cli_list *list);
+#define auto_cli_list __attribute__((cleanup(cli_list_done)))
 /* Megabytes of "512", "512m", "2g"; more than none. */
 bool cli_mb_parse(const char *text, int64_t *out_mb);
 /* Seconds of "90", "90s", "30m", "24h", "7d". */

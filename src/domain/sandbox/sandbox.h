@@ -207,6 +207,10 @@ enum { SANDBOX_FORKS_MAX = 100 };
 struct sandbox_fork {
     size_t count;
     int64_t timeout_s;
+    /* Over the labels of the source, of which a fork has all but the name. Of several forks with a name the first is
+     * NAME-1. */
+    const struct sandbox_pair *metadata;
+    size_t metadata_count;
 };
 struct fork_result {
     bool ok;

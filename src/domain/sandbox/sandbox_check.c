@@ -40,7 +40,7 @@ static size_t json_len(struct str text)
     return len;
 }
 
-static int check_metadata(const struct sandbox_pair *pairs, size_t count, struct error *err)
+int sandbox_metadata_check(const struct sandbox_pair *pairs, size_t count, struct error *err)
 {
     size_t bytes = 2;
 
@@ -97,7 +97,7 @@ int sandbox_new_check(const struct sandbox_new *request, int64_t max_timeout_s, 
     if (request->timeout_s <= 0)
         return error_set(err, ERROR_INVALID, "Timeout must be greater than 0");
     return sandbox_timeout_check(request->timeout_s, max_timeout_s, err) < 0 ||
-                   check_metadata(request->metadata, request->metadata_count, err) < 0 ||
+                   sandbox_metadata_check(request->metadata, request->metadata_count, err) < 0 ||
                    check_env(request->env, request->env_count, err) < 0
                ? -1
                : check_end(request, err);

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "domain/sandbox/sandbox_check.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_layers.h"
 #include "domain/sandbox/sandbox_life.h"
@@ -27,14 +28,15 @@ struct forks {
     struct arena *arena;
 };
 
-static int make_one(struct forks *forks, struct fork_result *result)
+/* number: from 1. */
+static int make_one(struct forks *forks, size_t number, struct fork_result *result)
 {
     auto_plan struct plan plan = {0};
     auto_arena struct arena arena = {0};
     struct sandbox_view view;
 
-    if (plan_from_row(forks->all, forks->row, forks->layers, forks->request->timeout_s, &plan,
-                      &result->err) < 0 ||
+    if (plan_from_row(forks->all, forks->row, forks->layers, forks->request,
+                      forks->request->count > 1 ? number : 0, &plan, &result->err) < 0 ||
         plan_run(forks->all, &plan, &arena, &view, &result->err) < 0)
         return -1;
     (void)pthread_mutex_lock(&forks->lock);
@@ -49,7 +51,7 @@ static void make_some(void *arg)
     size_t i;
 
     while ((i = atomic_fetch_add(&forks->next, 1)) < forks->request->count)
-        forks->results[i].ok = make_one(forks, &forks->results[i]) == 0;
+        forks->results[i].ok = make_one(forks, i + 1, &forks->results[i]) == 0;
 }
 
 static void run_child(struct sandboxes *all, const struct store_sandbox *row,
@@ -58,7 +60,7 @@ static void run_child(struct sandboxes *all, const struct store_sandbox *row,
 {
     auto_plan struct plan plan = {0};
 
-    if (plan_from_row(all, row, row->layers, request->timeout_s, &plan, &out->err) < 0)
+    if (plan_from_row(all, row, row->layers, request, 0, &plan, &out->err) < 0)
         return;
     (void)str_copy(row->id, plan.spec.source, sizeof(plan.spec.source));
     out->ok = plan_run(all, &plan, arena, &out->view, &out->err) == 0;
@@ -112,7 +114,8 @@ int sandbox_fork(struct sandboxes *all, struct str team_id, struct str id,
         return error_set(err, ERROR_INVALID, "'count' must be from 1 to %d", SANDBOX_FORKS_MAX);
     if (request->timeout_s < 1)
         return error_set(err, ERROR_INVALID, "Timeout must be greater than 0");
-    if (check_timeout_max(all, request->timeout_s, err) < 0)
+    if (check_timeout_max(all, request->timeout_s, err) < 0 ||
+        sandbox_metadata_check(request->metadata, request->metadata_count, err) < 0)
         return -1;
     *out_results = arena_alloc(arena, request->count * sizeof(**out_results));
     if (request->count == 1)

@@ -8,6 +8,7 @@
 #include "base/encode.h"
 #include "domain/account/team.h"
 #include "domain/network/network_policy.h"
+#include "domain/sandbox/sandbox_check.h"
 #include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_layers.h"
@@ -266,24 +267,35 @@ int plan_from_request(struct sandboxes *all, const struct sandbox_new *request, 
     return finish(all, plan, err);
 }
 
-/* The labels of a fork: a name is that of one sandbox. The caller frees. */
-static char *fork_metadata(struct str metadata)
+/* A name is that of one sandbox: a fork does not have its source's, and several forks have numbered ones. The caller frees. */
+static char *fork_metadata(struct str metadata, const struct sandbox_fork *fork, size_t number)
 {
     auto_json json_t *object = NULL;
     struct error ignored;
 
-    if (json_parse(metadata, &object, &ignored) < 0 || json_object_del(object, "name") < 0)
-        return str_dup(metadata);
+    if (json_parse(metadata, &object, &ignored) < 0)
+        object = json_object();
+    (void)json_object_del(object, "name");
+    for (size_t i = 0; i < fork->metadata_count; i++) {
+        const struct sandbox_pair *pair = &fork->metadata[i];
+        auto_free char *name = str_dup(pair->name);
+
+        (void)json_object_set_new(object, name,
+                                  number && str_is(pair->name, "name")
+                                      ? json_sprintf("%.*s-%zu", STR_ARG(pair->value), number)
+                                      : json_str(pair->value));
+    }
     return json_text(object);
 }
 
 int plan_from_row(struct sandboxes *all, const struct store_sandbox *row, struct str layers,
-                  int64_t timeout_s, struct plan *plan, struct error *err)
+                  const struct sandbox_fork *fork, size_t number, struct plan *plan,
+                  struct error *err)
 {
     struct sandbox_pair *pairs;
 
     plan->team_id = row->team_id;
-    plan->timeout_s = timeout_s;
+    plan->timeout_s = fork->timeout_s;
     plan->secure = row->secure;
     plan->is_private = row->traffic_token.len > 0;
     (void)str_copy(row->ingress, plan->ingress, sizeof(plan->ingress));
@@ -292,8 +304,10 @@ int plan_from_row(struct sandboxes *all, const struct store_sandbox *row, struct
     plan->auto_pause = row->life.auto_pause;
     plan->auto_pause_disk = !row->auto_pause_memory;
     plan->auto_resume = row->auto_resume;
-    plan->metadata = fork_metadata(row->metadata);
+    plan->metadata = fork_metadata(row->metadata, fork, number);
     plan->pair_count = pairs_read(str_of(plan->metadata), &plan->arena, &pairs);
+    if (sandbox_metadata_check(pairs, plan->pair_count, err) < 0)
+        return -1;
     plan->pairs = pairs;
     plan->env = str_dup(row->env);
     setup_read(row->setup, &plan->arena, &plan->setup);

@@ -41,9 +41,11 @@ size_t pairs_read(struct str text, struct arena *arena, struct sandbox_pair **ou
 #define auto_plan __attribute__((cleanup(plan_done)))
 int plan_from_request(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
                       struct plan *plan, struct error *err);
-/* Another one like a sandbox that is there, from other layers ("a,b"). */
+/* Another one like a sandbox that is there, from other layers ("a,b"). number: of a fork among several, from 1; 0 = the only
+ * one. */
 int plan_from_row(struct sandboxes *all, const struct store_sandbox *row, struct str layers,
-                  int64_t timeout_s, struct plan *plan, struct error *err);
+                  const struct sandbox_fork *fork, size_t number, struct plan *plan,
+                  struct error *err);
 int plan_run(struct sandboxes *all, const struct plan *plan, struct arena *arena,
              struct sandbox_view *out, struct error *err);
 

@@ -581,6 +581,49 @@ TEST_TIMEOUT(create_against_delete, 60)
 }
 
 /* A single child is a copy: no layer is made for it. */
+static void check_metadata(const struct fork_result *result, const char *want)
+{
+    CHECK(result->ok);
+    CHECK_STR(result->view.metadata, want);
+}
+
+TEST(forks_have_the_labels_that_were_asked_for)
+{
+    static const struct sandbox_pair given[] = {{STR_INIT("name"), STR_INIT("try")},
+                                                {STR_INIT("k"), STR_INIT("new")}};
+    static const struct sandbox_pair bad[] = {{STR_INIT("k"), STR_INIT("\xff")}};
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    struct sandbox_pair own[] = {
+        {STR("name"), STR("source")}, {STR("k"), STR("old")}, {STR("kept"), STR("1")}};
+    struct sandbox_fork request = {.count = 1, .timeout_s = 60};
+    struct sandbox_new wanted = {.team_id = TEAM,
+                                 .template_name = STR("base"),
+                                 .timeout_s = 60,
+                                 .internet = true,
+                                 .metadata = own,
+                                 .metadata_count = 3};
+    struct fork_result *results;
+    struct sandbox_view view;
+
+    env_open(&env, 0);
+    OK(sandbox_create(env.all, &wanted, &arena, &view, &err));
+    OK(sandbox_fork(env.all, TEAM, view.id, &request, &arena, &results, &err));
+    check_metadata(results, "{\"k\":\"old\",\"kept\":\"1\"}");
+    request.metadata = given;
+    request.metadata_count = 2;
+    OK(sandbox_fork(env.all, TEAM, view.id, &request, &arena, &results, &err));
+    check_metadata(results, "{\"k\":\"new\",\"kept\":\"1\",\"name\":\"try\"}");
+    request.count = 2;
+    OK(sandbox_fork(env.all, TEAM, view.id, &request, &arena, &results, &err));
+    check_metadata(results, "{\"k\":\"new\",\"kept\":\"1\",\"name\":\"try-1\"}");
+    check_metadata(results + 1, "{\"k\":\"new\",\"kept\":\"1\",\"name\":\"try-2\"}");
+    request.metadata = bad;
+    request.metadata_count = 1;
+    FAILS(sandbox_fork(env.all, TEAM, view.id, &request, &arena, &results, &err), ERROR_INVALID,
+          "UTF-8");
+}
+
 TEST(fork_of_one)
 {
     auto_env struct env env;

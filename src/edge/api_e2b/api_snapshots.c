@@ -114,11 +114,13 @@ int api_snapshots_list(struct api_call *call, struct error *err)
 
 struct fork_body {
     int64_t count, timeout_s;
+    json_t *metadata;
 };
 
 static const struct json_field fork_fields[] = {
     JSON_FIELD(struct fork_body, count, "count", 0),
     JSON_FIELD(struct fork_body, timeout_s, "timeout", 0),
+    JSON_FIELD(struct fork_body, metadata, "metadata", 0),
     JSON_END,
 };
 
@@ -138,15 +140,20 @@ int api_sandboxes_fork(struct api_call *call, struct error *err)
     auto_json json_t *tree = NULL;
     struct sandbox_fork request;
     struct fork_result *results;
+    struct sandbox_pair *pairs;
     struct str id;
     json_t *array;
 
     if (api_sandboxes_get_id(call, &id, err) < 0 ||
-        (str_trim(call->body).len && json_parse_as(fork_fields, call->body, &body, &tree, err) < 0))
+        (str_trim(call->body).len &&
+         json_parse_as(fork_fields, call->body, &body, &tree, err) < 0) ||
+        api_types_check_strings(body.metadata, "metadata", err) < 0)
         return -1;
     if (body.count < 1 || body.count > SANDBOX_FORKS_MAX)
         return error_set(err, ERROR_INVALID, "'count' must be from 1 to %d", SANDBOX_FORKS_MAX);
     request = (struct sandbox_fork){.count = (size_t)body.count, .timeout_s = body.timeout_s};
+    request.metadata_count = api_types_pairs(body.metadata, &call->arena, &pairs);
+    request.metadata = pairs;
     if (sandbox_fork(call->api->config.sandboxes, call->team_id, id, &request, &call->arena,
                      &results, err) < 0)
         return -1;

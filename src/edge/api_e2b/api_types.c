@@ -201,7 +201,7 @@ static int read_volumes(struct api_new_sandbox *body, struct error *err)
 }
 
 /* Objects whose values are all strings. */
-static int check_strings(const json_t *object, const char *name, struct error *err)
+int api_types_check_strings(const json_t *object, const char *name, struct error *err)
 {
     const char *key;
     json_t *value;
@@ -259,8 +259,8 @@ int api_types_new_sandbox(struct str body, enum api_generation generation, struc
         return -1;
     if (generation == API_V2)
         out->secure = true;
-    if (check_strings(out->metadata, "metadata", err) < 0 ||
-        check_strings(out->env_vars, "envVars", err) < 0 ||
+    if (api_types_check_strings(out->metadata, "metadata", err) < 0 ||
+        api_types_check_strings(out->env_vars, "envVars", err) < 0 ||
         read_auto_resume(out->auto_resume, &out->resumes, err) < 0 || read_volumes(out, err) < 0 ||
         check_options(out, arena, err) < 0)
         return -1;

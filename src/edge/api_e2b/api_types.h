@@ -38,6 +38,8 @@ struct api_new_sandbox {
 int api_types_new_sandbox(struct str body, enum api_generation generation, struct arena *arena,
                           struct api_new_sandbox *out, json_t **out_tree, struct error *err);
 /* The pairs of an object of strings (or NULL), with room for one more. */
+/* ERROR_INVALID when the member `name` is neither an object of strings nor missing. */
+int api_types_check_strings(const json_t *object, const char *name, struct error *err);
 size_t api_types_pairs(const json_t *object, struct arena *arena, struct sandbox_pair **out);
 /* Adds, or replaces what has that name. */
 void api_types_pair(struct sandbox_pair *pairs, size_t *count, struct str name, struct str value);
