@@ -31,6 +31,9 @@ struct routes {
     } watchers[WATCHERS_MAX];
     route_wake_fn *wake; /* under the lock */
     void *wake_arg;
+    pthread_rwlock_t serve_lock; /* guards what follows, also while it is called */
+    route_serve_fn *serve;
+    void *serve_arg;
 };
 
 struct routes *routes_new(void)
@@ -41,6 +44,7 @@ struct routes *routes_new(void)
     (void)pthread_rwlockattr_init(&attr);
     (void)pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
     (void)pthread_rwlock_init(&routes->lock, &attr);
+    (void)pthread_rwlock_init(&routes->serve_lock, &attr);
     (void)pthread_rwlockattr_destroy(&attr);
     (void)pthread_mutex_init(&routes->watch_lock, NULL);
     map_init(&routes->map);
@@ -63,6 +67,7 @@ void routes_free(struct routes *routes)
     map_done(&routes->ended);
     free(routes->ring);
     (void)pthread_rwlock_destroy(&routes->lock);
+    (void)pthread_rwlock_destroy(&routes->serve_lock);
     (void)pthread_mutex_destroy(&routes->watch_lock);
     free(routes);
 }
@@ -229,4 +234,23 @@ int routes_wake(struct routes *routes, const char *id, struct error *err)
     if (!wake)
         return error_set(err, ERROR_UNAVAILABLE, "nobody can resume sandboxes now");
     return wake(id, arg, err);
+}
+
+void routes_set_volume_server(struct routes *routes, route_serve_fn *fn, void *arg)
+{
+    (void)pthread_rwlock_wrlock(&routes->serve_lock);
+    routes->serve = fn;
+    routes->serve_arg = arg;
+    (void)pthread_rwlock_unlock(&routes->serve_lock);
+}
+
+int routes_serve_volume(struct routes *routes, struct str token, struct error *err)
+{
+    int r;
+
+    (void)pthread_rwlock_rdlock(&routes->serve_lock);
+    r = routes->serve ? routes->serve(token, routes->serve_arg, err)
+                      : error_set(err, ERROR_UNAUTHORIZED, "unknown token");
+    (void)pthread_rwlock_unlock(&routes->serve_lock);
+    return r;
 }

@@ -55,5 +55,10 @@ void routes_unwatch(struct routes *routes, route_watch_fn *fn, const void *arg);
  * loop's thread. Who can do it says so with routes_set_waker(); until then it is ERROR_UNAVAILABLE. */
 typedef int route_wake_fn(const char *id, void *arg, struct error *err);
 void routes_set_waker(struct routes *routes, route_wake_fn *fn, void *arg);
-/* id: of a sandbox, or the token of a volume. */
 int routes_wake(struct routes *routes, const char *id, struct error *err);
+/* The same for the content of the volume with this token: blocks until its route is there. ERROR_UNAUTHORIZED when the token
+ * is unknown. */
+typedef int route_serve_fn(struct str token, void *arg, struct error *err);
+/* Returns when the earlier one is not being called any more; NULL = none. */
+void routes_set_volume_server(struct routes *routes, route_serve_fn *fn, void *arg);
+int routes_serve_volume(struct routes *routes, struct str token, struct error *err);

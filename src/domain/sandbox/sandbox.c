@@ -72,8 +72,7 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
 
 static int wake(const char *id, void *arg, struct error *err)
 {
-    /* What is no id is the token of a volume. */
-    return id_valid(str_of(id)) ? sandbox_wake(arg, id, err) : hooks_wake(arg, str_of(id), err);
+    return sandbox_wake(arg, id, err);
 }
 
 int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out, struct error *err)

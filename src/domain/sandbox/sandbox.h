@@ -73,8 +73,6 @@ struct sandboxes_hooks {
     void *arg;
     /* The box of this id ended by itself. True: it was theirs, and all is done. */
     bool (*box_ended)(void *arg, const char *box_id);
-    /* Traffic for a route that no sandbox has; returns when the route is there. ERROR_UNAUTHORIZED when the token is unknown. */
-    int (*wake)(void *arg, struct str token, struct error *err);
 };
 /* NULL = none; returns when none of the earlier ones is being called. */
 void sandboxes_set_hooks(struct sandboxes *all, const struct sandboxes_hooks *hooks);

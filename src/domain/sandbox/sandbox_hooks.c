@@ -78,13 +78,3 @@ bool hooks_box_ended(struct sandboxes *all, const char *box_id)
     hooks_release(all);
     return theirs;
 }
-
-int hooks_wake(struct sandboxes *all, struct str token, struct error *err)
-{
-    const struct sandboxes_hooks *hooks = hooks_hold(all);
-    int r = hooks->wake ? hooks->wake(hooks->arg, token, err)
-                        : error_set(err, ERROR_UNAUTHORIZED, "unknown token");
-
-    hooks_release(all);
-    return r;
-}

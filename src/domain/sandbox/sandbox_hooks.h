@@ -9,4 +9,3 @@ void watchers_done(struct sandboxes *all);
 void watchers_call(struct sandboxes *all);
 
 bool hooks_box_ended(struct sandboxes *all, const char *box_id);
-int hooks_wake(struct sandboxes *all, struct str token, struct error *err);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/encode.h"
 #include "base/log.h"
+#include "domain/route/route.h"
 #include "domain/sandbox/sandbox.h"
 #include "domain/sandbox/sandbox_room.h"
 #include "domain/volume/volume_internal.h"
@@ -220,9 +221,9 @@ int volumes_open(const struct volumes_config *config, struct volumes **out, stru
     struct volumes *all = volumes_new(config);
 
     recover(all);
-    sandboxes_set_hooks(
-        all->sandboxes,
-        &(struct sandboxes_hooks){.box_ended = content_died, .wake = content_wake, .arg = all});
+    sandboxes_set_hooks(all->sandboxes,
+                        &(struct sandboxes_hooks){.box_ended = content_died, .arg = all});
+    routes_set_volume_server(all->routes, content_serve, all);
     if (periodic_add(&all->collect, HOUR_US, err) < 0 ||
         periodic_add(&all->reap, REAP_US, err) < 0) {
         volumes_close(all);
@@ -238,6 +239,7 @@ void volumes_close(struct volumes *all)
         return;
     periodic_remove(&all->collect);
     periodic_remove(&all->reap);
+    routes_set_volume_server(all->routes, NULL, NULL);
     sandboxes_set_hooks(all->sandboxes, NULL);
     content_done(all);
     free(all);

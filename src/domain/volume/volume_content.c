@@ -273,7 +273,7 @@ static void make_places(struct volumes *all, struct str team_id)
     end_idle(all, has_share ? team_id : STR_NONE, REST_CHECK);
 }
 
-int content_wake(void *arg, struct str token, struct error *err)
+int content_serve(struct str token, void *arg, struct error *err)
 {
     struct volumes *all = arg;
     auto_arena struct arena arena = {0};

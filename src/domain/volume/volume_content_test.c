@@ -22,18 +22,18 @@ TEST(content_is_served_from_one_box_per_volume)
     env_open(&env, 0);
     OK(volume_create(env.volumes, TEAM, STR("one"), &arena, &one, &err));
     OK(volume_create(env.volumes, OTHER, STR("two"), &arena, &two, &err));
-    FAILS(routes_wake(env.routes, "no token", &err), ERROR_UNAUTHORIZED);
-    FAILS(routes_wake(env.routes, one.id.p, &err), ERROR_UNAUTHORIZED);
+    FAILS(routes_serve_volume(env.routes, STR("no token"), &err), ERROR_UNAUTHORIZED);
+    FAILS(routes_serve_volume(env.routes, one.id, &err), ERROR_UNAUTHORIZED);
     CHECK_INT(engine_fake_boxes(env.engine), 0);
-    OK(routes_wake(env.routes, one.token.p, &err));
+    OK(routes_serve_volume(env.routes, one.token, &err));
     CHECK(served(&env, one.token, &route) && route.state == ROUTE_RUNNING);
     CHECK(engine_fake_spec(env.engine, route.id, &spec));
     CHECK(spec.volume_count == 1 && spec.network.mode == NETWORK_NONE);
     CHECK_STR(one.id, spec.volumes[0].name);
-    OK(routes_wake(env.routes, one.token.p, &err));
+    OK(routes_serve_volume(env.routes, one.token, &err));
     CHECK(served(&env, one.token, &again));
     CHECK_STR(str_of(again.id), route.id);
-    OK(routes_wake(env.routes, two.token.p, &err));
+    OK(routes_serve_volume(env.routes, two.token, &err));
     CHECK_INT(engine_fake_boxes(env.engine), 2);
     CHECK_INT(sandboxes_running(env.all), 0);
     /* Nobody's sandbox. */
@@ -41,10 +41,10 @@ TEST(content_is_served_from_one_box_per_volume)
     OK(volume_delete(env.volumes, TEAM, STR("one"), &err));
     CHECK(!served(&env, one.token, &again));
     CHECK_INT(engine_fake_boxes(env.engine), 1);
-    FAILS(routes_wake(env.routes, one.token.p, &err), ERROR_UNAUTHORIZED);
+    FAILS(routes_serve_volume(env.routes, one.token, &err), ERROR_UNAUTHORIZED);
     env_reopen(&env);
     CHECK_INT(engine_fake_boxes(env.engine), 0);
-    OK(routes_wake(env.routes, two.token.p, &err));
+    OK(routes_serve_volume(env.routes, two.token, &err));
     CHECK_INT(engine_fake_boxes(env.engine), 1);
 }
 
@@ -57,7 +57,7 @@ TEST(idle_content_boxes_end_and_dead_ones_are_replaced)
 
     env_open(&env, 0);
     OK(volume_create(env.volumes, TEAM, STR("one"), &arena, &volume, &err));
-    OK(routes_wake(env.routes, volume.token.p, &err));
+    OK(routes_serve_volume(env.routes, volume.token, &err));
     CHECK(served(&env, volume.token, &route));
     engine_fake_envd_status(env.engine, 409); /* busy */
     content_reap(env.volumes);
@@ -65,7 +65,7 @@ TEST(idle_content_boxes_end_and_dead_ones_are_replaced)
     engine_fake_envd_status(env.engine, 204);
     engine_fake_die(env.engine, route.id, BOX_END_EXITED);
     WAIT_FOR(!served(&env, volume.token, &again));
-    OK(routes_wake(env.routes, volume.token.p, &err));
+    OK(routes_serve_volume(env.routes, volume.token, &err));
     CHECK(served(&env, volume.token, &again));
     CHECK(strcmp(again.id, route.id) != 0);
     engine_fake_fail_kills(env.engine, 1);
@@ -84,7 +84,7 @@ static int serve_one(struct env *env, struct str team, int number, struct error 
     (void)snprintf(name, sizeof(name), "v%d", number);
     if (volume_create(env->volumes, team, str_of(name), &arena, &volume, err) < 0)
         return -1;
-    return routes_wake(env->routes, volume.token.p, err);
+    return routes_serve_volume(env->routes, volume.token, err);
 }
 
 TEST(no_team_takes_all_places_and_idle_ones_are_given_up)
@@ -110,7 +110,8 @@ static void *wake_run(void *arg)
     const void *const *both = arg;
     struct error err = {0};
 
-    return (void *)(intptr_t)routes_wake((struct routes *)(uintptr_t)both[0], both[1], &err);
+    return (void *)(intptr_t)routes_serve_volume((struct routes *)(uintptr_t)both[0],
+                                                 str_of(both[1]), &err);
 }
 
 TEST(many_first_requests_start_one_box)
@@ -151,14 +152,14 @@ TEST(every_failure_while_content_is_opened)
         struct error failed = {0};
 
         engine_fake_fail_at(env.engine, nth);
-        if (routes_wake(env.routes, volume.token.p, &failed) < 0) {
+        if (routes_serve_volume(env.routes, volume.token, &failed) < 0) {
             failures++;
             CHECK(!served(&env, volume.token, &route));
             engine_fake_fail_at(env.engine, 0);
             WAIT_FOR(engine_fake_boxes(env.engine) == 0);
         }
         engine_fake_fail_at(env.engine, 0);
-        OK(routes_wake(env.routes, volume.token.p, &err));
+        OK(routes_serve_volume(env.routes, volume.token, &err));
         CHECK(served(&env, volume.token, &route));
         content_close(env.volumes, volume.id);
         WAIT_FOR(engine_fake_boxes(env.engine) == 0);

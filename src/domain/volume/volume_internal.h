@@ -25,7 +25,7 @@ void content_init(struct volumes *all);
 /* Ends the boxes. */
 void content_done(struct volumes *all);
 /* Has a box serve the content of the volume with this token; blocks. ERROR_UNAUTHORIZED. */
-int content_wake(void *arg, struct str token, struct error *err);
+int content_serve(struct str token, void *arg, struct error *err);
 /* Ends the box of a volume that is about to go. */
 void content_close(struct volumes *all, struct str volume_id);
 /* The box of this id ended. True when it was one of these. */

@@ -245,7 +245,7 @@ static void on_volume_woken(struct http_exchange *ex, const struct proxy_target 
 {
     const struct error gone = {.code = ERROR_UNAVAILABLE};
 
-    if (failure || !start_volume(arg, ex, str_of(target->id)))
+    if (failure || !start_volume(arg, ex, str_of(target->volume_token)))
         refuse_volume(ex, failure ? failure : &gone);
 }
 
@@ -258,8 +258,7 @@ static void handle_volume(struct proxy *proxy, struct http_exchange *ex)
 
     if (str_starts(header, STR("Bearer ")))
         token = str_trim(str_skip(header, 7));
-    if (token.len == 0 || !str_copy(token, target.id, sizeof(target.id)) ||
-        id_valid(str_of(target.id))) {
+    if (token.len == 0 || !str_copy(token, target.volume_token, sizeof(target.volume_token))) {
         refuse_volume(ex, &err);
         return;
     }

@@ -17,6 +17,8 @@ enum proxy_place {
 
 struct proxy_target {
     char id[PROXY_ID_SIZE]; /* [a-z0-9]+; not necessarily one of ours */
+    char volume_token
+        [PROXY_ID_SIZE]; /* instead of an id: the content of the volume with this token; "" = a sandbox */
     uint16_t port;
     enum proxy_place place;
 };

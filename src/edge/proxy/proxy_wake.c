@@ -47,12 +47,14 @@ static void run(struct work *work)
 {
     struct wake *wake = container_of(work, struct wake, work);
 
-    wake->result = routes_wake(wake->routes, wake->target.id, &wake->err);
-    /* A volume is named by its token, which is nobody's business; a wrong one is no news. */
+    const char *token = wake->target.volume_token;
+
+    wake->result = token[0] ? routes_serve_volume(wake->routes, str_of(token), &wake->err)
+                            : routes_wake(wake->routes, wake->target.id, &wake->err);
+    /* The token identifies the volume, so it is not logged; an unknown token is not worth a line. */
     if (wake->result < 0 && wake->err.code != ERROR_UNAUTHORIZED)
         log_warn("proxy", "%s%s cannot be resumed by traffic: %s",
-                 wake->target.port ? "sandbox=" : "a volume",
-                 wake->target.port ? wake->target.id : "", wake->err.message);
+                 token[0] ? "a volume" : "sandbox=", wake->target.id, wake->err.message);
 }
 
 static void go_on(struct wake *wake, const struct error *failure)
@@ -87,7 +89,8 @@ static struct wake *find_wake(struct list *wakes, const struct proxy_target *tar
     list_for_each (at, wakes) {
         struct wake *wake = container_of(at, struct wake, link);
 
-        if (strcmp(wake->target.id, target->id) == 0 && !wake->target.port == !target->port)
+        if (strcmp(wake->target.id, target->id) == 0 &&
+            strcmp(wake->target.volume_token, target->volume_token) == 0)
             return wake;
     }
     return NULL;
