@@ -41,6 +41,7 @@ static const struct {
     {"programs", doctor_programs},
     {"data directory", doctor_data_dir},
     {"disk space", doctor_disk_space},
+    {"kept aside", doctor_kept_aside},
     {"memory", doctor_memory},
     {"open files", doctor_files},
     {"clock", doctor_clock},

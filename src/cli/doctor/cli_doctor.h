@@ -49,7 +49,7 @@ int doctor_try(int (*fn)(const struct doctor *doctor), const struct doctor *doct
 doctor_check_fn doctor_root, doctor_kernel, doctor_seccomp, doctor_files, doctor_disk_space;
 doctor_check_fn doctor_memory, doctor_clock, doctor_mmdebstrap, doctor_mkfs_btrfs, doctor_nft,
     doctor_fuse;
-doctor_check_fn doctor_docker, doctor_programs, doctor_data_dir;
+doctor_check_fn doctor_docker, doctor_programs, doctor_data_dir, doctor_kept_aside;
 /* cli_doctor_kernel.c */
 doctor_check_fn doctor_namespaces, doctor_overlay, doctor_cgroup_v2, doctor_controllers;
 doctor_check_fn doctor_btrfs, doctor_loop;

@@ -359,3 +359,39 @@ void doctor_docker(const struct doctor *doctor, struct doctor_result *out)
                "the server's user %u may not open %.100s (%s); only the docker provider wants it",
                (unsigned)doctor->server_uid, docker_socket(), strerror(r));
 }
+
+/* The server keeps this list (store_aside.c). */
+void doctor_kept_aside(const struct doctor *doctor, struct doctor_result *out)
+{
+    auto_free char *path = xasprintf("%s/store/kept-aside", doctor->data_dir);
+    char fix[256];
+    auto_buf struct buf text = {0};
+    size_t count = 0;
+    struct str rest;
+    int r;
+
+    buf_init(&text, 16 << 20);
+    r = fd_read_file_at(AT_FDCWD, path, &text);
+    if (r == -ENOENT) {
+        doctor_ok(out, "nothing");
+        return;
+    }
+    if (r == -EACCES && doctor_needs_root(doctor, out))
+        return;
+    if (r < 0) {
+        doctor_bad(out, DOCTOR_WARN, "", "read '%.150s': %s", path, strerror(-r));
+        return;
+    }
+    for (rest = buf_str(&text); rest.len;)
+        count += str_split(&rest, '\n').len > 0;
+    for (size_t i = 0; i + 1 < text.len; i++)
+        if (text.p[i] == '\n')
+            text.p[i] = ',';
+    (void)snprintf(fix, sizeof(fix),
+                   "save their files, remove their lines from '%.100s', restart the server "
+                   "(docs/operate.md)",
+                   path);
+    doctor_bad(out, DOCTOR_WARN, fix,
+               "%zu that the store does not know, since a copy was installed: %.*s", count,
+               (int)(text.len < 180 ? text.len - (text.len > 0) : 180), text.p ? text.p : "");
+}

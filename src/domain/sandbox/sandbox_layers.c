@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "domain/sandbox/sandbox_aside.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_layers.h"
 #include "domain/sandbox/sandbox_life.h"
@@ -183,25 +184,32 @@ static bool is_made(struct str layer)
     return str_starts(layer, STR(PREFIX)) || str_starts(layer, STR(TREE_PREFIX));
 }
 
-void layers_recover(struct sandboxes *all)
+int layers_recover(struct sandboxes *all, struct aside *aside, struct layer_info **out,
+                   size_t *out_count, struct error *err)
 {
-    auto_free struct layer_info *infos = NULL;
-    struct error err = {0};
     size_t count = 0;
 
-    if (all->engine->ops->layer_list(all->engine, &infos, &count, &err) < 0) {
-        log_warn("sandbox", "list layers: %s; leftovers stay until the next start", err.message);
-        return;
-    }
+    *out_count = 0;
+    if (all->engine->ops->layer_list(all->engine, out, &count, err) < 0)
+        return error_prefix(err, "list layers");
     for (size_t i = 0; i < count; i++) {
+        struct layer_info *layer = &(*out)[i];
         bool known = true, used = true;
 
-        infos[i].name[LAYER_NAME_SIZE - 1] = '\0';
-        if (is_made(str_of(infos[i].name)) &&
-            store_layer_state(all->store, str_of(infos[i].name), &known, &used, &err) == 0 &&
-            !known)
-            (void)delete_one(all, infos[i].name);
+        layer->name[LAYER_NAME_SIZE - 1] = '\0';
+        if (is_made(str_of(layer->name)) &&
+            store_layer_state(all->store, str_of(layer->name), &known, &used, err) < 0)
+            return -1;
+        if (!known && !aside_keeps(aside, "layer", layer->name))
+            (*out)[(*out_count)++] = *layer;
     }
+    return 0;
+}
+
+void layers_delete(struct sandboxes *all, const struct layer_info *layers, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        (void)delete_one(all, layers[i].name);
 }
 
 static void make_name(struct box_spec *out)

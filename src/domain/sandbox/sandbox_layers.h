@@ -7,6 +7,8 @@
 #include "host/engine/engine.h"
 #include "store/platform/store_sandbox.h"
 
+struct aside;
+struct layer_info;
 struct sandboxes;
 
 void layers_init(struct sandboxes *all);
@@ -16,8 +18,11 @@ void layers_pin(struct sandboxes *all, const struct box_spec *spec);
 void layers_unpin(struct sandboxes *all, const struct box_spec *spec);
 /* Deletes what nobody uses. False when something is left that will have to be tried again. */
 bool layers_collect(struct sandboxes *all);
-/* Leftovers of a crash that the store does not know. */
-void layers_recover(struct sandboxes *all);
+/* Finds layers that the store does not know: *out (malloc()ed) are the leftovers of a crash; others are kept
+ * aside. */
+int layers_recover(struct sandboxes *all, struct aside *aside, struct layer_info **out,
+                   size_t *out_count, struct error *err);
+void layers_delete(struct sandboxes *all, const struct layer_info *layers, size_t count);
 /* Seals the files of a sandbox as a new layer, which is pinned on success. */
 struct sealed {
     struct store_sandbox row;

@@ -12,6 +12,11 @@
  *   paused    none      its files are gone                       torn down, "files lost"
  *   killing   any       a teardown that was cut off              torn down
  *   none      any       a create that was cut off, a warm box    torn down
+ *   none      any       the same or a sandbox, when the store    stopped, its files are kept
+ *                       is a copy or new (sandbox_aside.c)
+ *
+ * A copy of the store may say "running" of a sandbox that was paused, or given more time, since. With a copy, a sandbox that
+ * exists is paused where it would be ended.
  *
  * A pause that was cut off is finished, a resume that was cut off is undone: both end as PAUSED.
  *
@@ -19,10 +24,12 @@
  * not for ever. */
 #include <stdlib.h>
 
+#include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "domain/route/route.h"
+#include "domain/sandbox/sandbox_aside.h"
 #include "domain/sandbox/sandbox_history.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_layers.h"
@@ -105,12 +112,13 @@ static bool adopt_paused(struct sandboxes *all, const struct store_sandbox *row,
     return table_adopt(all, &adopt);
 }
 
-static bool adopt_running(struct sandboxes *all, const struct store_sandbox *row, const char *id)
+static bool adopt_running(struct sandboxes *all, const struct store_sandbox *row, const char *id,
+                          bool strange)
 {
     /* When its time is up, the expiry threads see to it at once. */
     struct table_adopt adopt = {.id = id,
                                 .team_id = row->team_id,
-                                .auto_pause = row->life.auto_pause,
+                                .auto_pause = row->life.auto_pause || strange,
                                 .auto_pause_disk = !row->auto_pause_memory,
                                 .cpu_count = row->cpu_count,
                                 .mem_mb = row->mem_mb,
@@ -125,14 +133,14 @@ static bool adopt_running(struct sandboxes *all, const struct store_sandbox *row
 /* Its box ended by itself: at the end of its time, when there was no server to pause it, with the host, or by a
  * crash. A sandbox that is to be paused at its end keeps its files. */
 static bool adopt_dead(struct sandboxes *all, struct store_sandbox *row, const char *id,
-                       const struct box_info *box, enum sandbox_end *reason)
+                       const struct box_info *box, bool strange, enum sandbox_end *reason)
 {
     bool time_up = row->life.end_at_us <= now_us(all);
     struct store_event event;
     struct error err = {0};
 
     *reason = time_up ? END_TIMEOUT : reason_of_end(box->end);
-    if (!row->life.auto_pause)
+    if (!row->life.auto_pause && !strange)
         return false;
     event = time_up ? history_paused(true) : history_paused_crashed(*reason);
     row->life.state = row->life.listed = SANDBOX_PAUSED;
@@ -195,7 +203,7 @@ static void join(struct sandboxes *all, const struct store_sandbox *row, const c
 }
 
 static void recover_row(struct sandboxes *all, struct store_sandbox *row,
-                        const struct box_info *box, size_t *adopted)
+                        const struct box_info *box, bool strange, size_t *adopted)
 {
     enum sandbox_end reason = begun_reason(row->end_reason);
     bool ok = false;
@@ -213,8 +221,8 @@ static void recover_row(struct sandboxes *all, struct store_sandbox *row,
     } else if (row->life.listed == SANDBOX_RUNNING) {
         reason = END_FILES_LOST;
         if (box)
-            ok =
-                box->running ? adopt_running(all, row, id) : adopt_dead(all, row, id, box, &reason);
+            ok = box->running ? adopt_running(all, row, id, strange)
+                              : adopt_dead(all, row, id, box, strange, &reason);
     }
     if (!ok) {
         table_condemn(all, id, reason);
@@ -226,8 +234,42 @@ static void recover_row(struct sandboxes *all, struct store_sandbox *row,
         add_tags(all, row->id);
 }
 
+/* What the store does not know: leftovers, unless they are kept aside. */
+static int recover_unknown(struct sandboxes *all, const struct box_info *infos, size_t count,
+                           struct aside *aside, struct error *err)
+{
+    auto_free bool *kept = xcalloc(count + 1, sizeof(*kept));
+    auto_free struct layer_info *layers = NULL;
+    struct error list_err = {0}, stop_err = {0};
+    size_t layer_count = 0;
+
+    for (size_t i = 0; i < count; i++)
+        kept[i] = !table_has(all, infos[i].id) && !infos[i].scratch &&
+                  aside_keeps(aside, "box", infos[i].id);
+    if (layers_recover(all, aside, &layers, &layer_count, &list_err) == 0) {
+        if (aside_save(aside, err) < 0)
+            return -1;
+    } else if (aside->strange) {
+        *err = list_err;
+        return -1;
+    } else {
+        log_warn("sandbox", "%s; leftovers stay until the next start", list_err.message);
+        layer_count = 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!kept[i] && !table_has(all, infos[i].id))
+            table_condemn(all, infos[i].id, END_LEFTOVER);
+        else if (kept[i] && (infos[i].running || infos[i].end != BOX_END_NONE) &&
+                 all->engine->ops->stop(all->engine, infos[i].id, &stop_err) < 0)
+            log_warn("sandbox", "id=%s: %s; the next start tries again", infos[i].id,
+                     stop_err.message);
+    }
+    layers_delete(all, layers, layer_count);
+    return 0;
+}
+
 static int recover_boxes(struct sandboxes *all, struct map *boxes, struct box_info *infos,
-                         size_t count, struct error *err)
+                         size_t count, struct aside *aside, struct error *err)
 {
     auto_arena struct arena arena = {0};
     struct store_sandbox *rows;
@@ -243,32 +285,29 @@ static int recover_boxes(struct sandboxes *all, struct map *boxes, struct box_in
     for (size_t i = 0; i < row_count; i++) {
         const struct box_info *info = map_get(boxes, rows[i].id);
 
-        recover_row(all, &rows[i], info, &adopted);
+        recover_row(all, &rows[i], info, aside->strange, &adopted);
     }
-    for (size_t i = 0; i < count; i++)
-        if (!table_has(all, infos[i].id))
-            table_condemn(all, infos[i].id, END_LEFTOVER);
     if (row_count || count)
         log_info("sandbox", "recovered rows=%zu boxes=%zu adopted=%zu", row_count, count, adopted);
-    return 0;
+    return recover_unknown(all, infos, count, aside, err);
 }
 
 int recover_all(struct sandboxes *all, struct error *err)
 {
     auto_free struct box_info *infos = NULL;
+    auto_aside struct aside aside = {0};
     struct map boxes;
     size_t count = 0;
     int result;
 
+    if (aside_open(&aside, all->store, err) < 0)
+        return -1;
     if (all->engine->ops->list(all->engine, &infos, &count, err) < 0)
         return error_prefix(err, "list what runs");
     map_init(&boxes);
-    result = recover_boxes(all, &boxes, infos, count, err);
+    result = recover_boxes(all, &boxes, infos, count, &aside, err);
     map_done(&boxes);
-    if (result == 0) {
-        layers_recover(all);
-        if (!layers_collect(all)) /* boxes of them are still being torn down */
-            layers_collect_soon(all);
-    }
+    if (result == 0 && !layers_collect(all)) /* boxes of them are still being torn down */
+        layers_collect_soon(all);
     return result;
 }

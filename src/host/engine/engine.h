@@ -129,6 +129,8 @@ enum box_end { /* why a box ended */
 struct box_info {
     char id[ID_SIZE];
     bool running;
+    /* It has no files that anybody could miss: nobody has claimed it yet, or it fills a layer. */
+    bool scratch;
     enum box_end end; /* of one that does not run and was not stopped */
     /* By which its packets are known in the gateway, in host byte order; another box has it when this one is gone.
      * 0 = it does not run. */

@@ -496,6 +496,7 @@ static struct box_info info_of(struct boxes *all, const struct box *box)
     struct box_info info = {0};
 
     memcpy(info.id, box->id, ID_SIZE);
+    info.scratch = box->layer_count == 0 || box->fill[0];
     if (box->state == BOX_DEAD) {
         info.end = box->end;
     } else if (box->state == BOX_RUNNING && has_ended(box)) {

@@ -42,6 +42,20 @@ static inline void store_cleanup(struct store **store)
 /* Makes a copy beside the store's file, unless the last one is younger. The last three are kept. */
 int store_backup(struct store *store, int64_t min_age_us, struct error *err);
 
+/* ---- what a copy does not know (store_aside.c) ---- */
+
+#define STORE_ASIDE "kept-aside" /* the list's file, beside the store */
+
+/* A server starts with this store for the first time: it is new, or a copy that was put in its place. */
+int store_is_strange(struct store *store, bool *out, struct error *err);
+/* From now on the store knows everything on the host except what the list names. */
+int store_is_familiar(struct store *store, struct error *err);
+/* The list of what is kept although the store does not know it: lines "box ID" and "layer NAME". Empty when there is no
+ * file, and for a store in memory. */
+int store_aside_read(struct store *store, struct arena *arena, struct str *out, struct error *err);
+/* On disk when it returns. An empty list removes the file. */
+int store_aside_write(struct store *store, struct str list, struct error *err);
+
 /* ---- the host's clock (store_clock.c) ---- */
 
 /* What was noted in this boot of the host; *out stays when nothing was. */

@@ -152,6 +152,46 @@ TEST(backups)
     CHECK_INT(access(copy, F_OK), -1);
 }
 
+static bool is_strange(struct store *store)
+{
+    bool strange = false;
+
+    OK(store_is_strange(store, &strange, &err));
+    return strange;
+}
+
+TEST(a_copy_and_a_new_store_are_strange)
+{
+    auto_store_env struct store_env env = {0};
+    auto_arena struct arena arena = {0};
+    struct store *store = NULL;
+    struct str list;
+    char copy[600];
+
+    store_env_make(&env);
+    OK(store_open(env.where, &store, &err));
+    CHECK(is_strange(store));
+    OK(store_is_familiar(store, &err));
+    OK(store_backup(store, 0, &err));
+    CHECK(!is_strange(store));
+    OK(store_aside_read(store, &arena, &list, &err));
+    CHECK_STR(list, "");
+    OK(store_aside_write(store, STR("box i1\n"), &err));
+    store_close(store);
+    (void)snprintf(copy, sizeof(copy), "%s.backup", env.where);
+    CHECK(rename(copy, env.where) == 0);
+    OK(store_open(env.where, &store, &err));
+    CHECK(is_strange(store));
+    OK(store_aside_read(store, &arena, &list, &err));
+    CHECK_STR(list, "box i1\n");
+    OK(store_aside_write(store, STR(""), &err));
+    OK(store_is_familiar(store, &err));
+    store_close(store);
+    OK(store_open(env.where, &store, &err));
+    CHECK(!is_strange(store));
+    store_close(store);
+}
+
 TEST(a_copy_is_replaced_after_an_hour)
 {
     const int64_t minute_us = 60 * INT64_C(1000000);

@@ -272,6 +272,19 @@ static int sqlite_open(const char *where, struct store_db **out, struct error *e
     return 0;
 }
 
+static int mark_copy(const char *path, struct error *err)
+{
+    sqlite3 *db = NULL;
+    int result = 0;
+
+    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) !=
+            SQLITE_OK ||
+        sqlite3_exec(db, "PRAGMA user_version = 0", NULL, NULL, NULL) != SQLITE_OK)
+        result = fail(db, "mark the copy", err);
+    (void)sqlite3_close_v2(db);
+    return result;
+}
+
 /* On a connection of its own: readers and writers of the others go on meanwhile. */
 static int sqlite_backup(struct store_db *of, const char *path, struct error *err)
 {
@@ -290,7 +303,7 @@ static int sqlite_backup(struct store_db *of, const char *path, struct error *er
         result = 0;
     (void)sqlite3_finalize(stmt);
     (void)sqlite3_close_v2(db);
-    return result;
+    return result < 0 ? -1 : mark_copy(path, err);
 }
 
 static int set_level(struct store_conn *conn, bool raised, struct error *err)

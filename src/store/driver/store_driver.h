@@ -45,8 +45,8 @@ struct store_driver {
     int (*connect)(struct store_db *db, enum store_role role, struct store_conn **out,
                    struct error *err);
     void (*disconnect)(struct store_conn *conn);
-    /* A complete, consistent copy in a new file; from any thread, beside readers and writers. NULL: this
-     * database is copied by its own tools. */
+    /* A complete, consistent copy in a new file; from any thread, beside readers and writers. Its user_version is 0, which
+     * marks a copy (store_aside.c). NULL: this database is copied by its own tools. */
     int (*backup)(struct store_db *db, const char *path, struct error *err);
 
     /* Any number of statements, without parameters or rows. */

@@ -247,6 +247,7 @@ static int fake_list(struct engine *engine, struct box_info **out, size_t *out_c
         const struct fake_box *box = entry->value;
 
         (*out)[count] = (struct box_info){.running = box->running,
+                                          .scratch = box->spec.blank || box->spec.fill[0],
                                           .end = box->running ? BOX_END_NONE : box->end,
                                           .address = box->running ? box->address : 0,
                                           .group = box->running ? box->spec.network.group : 0};
