@@ -26,6 +26,16 @@ static void clean_up(struct work_env *env)
                              &err));
 }
 
+/* As each hour; returns how many rows went. */
+static size_t forget_history(struct work_env *env)
+{
+    size_t count = 0;
+
+    OK(store_runtime_sandbox_forget(env->core.store, clock_wall_us() - 30 * DAY_US, 5000, &count,
+                                    &err));
+    return count;
+}
+
 static void pass_days(struct work_env *env, int days)
 {
     for (int i = 0; i < days; i++) {
@@ -134,7 +144,7 @@ TEST(max_lifetime_ends_a_key_and_says_so)
     auto_arena struct arena arena = {0};
     auto_json json_t *lifecycle = json_pack("{s:i}", "maxLifetimeSeconds", 1000);
     struct runtime_ensure request = {.key = STR("k"), .overrides = {.lifecycle = lifecycle}};
-    struct runtime_sandbox first, second;
+    struct runtime_sandbox first, second, third;
 
     work_open(&env, NULL, work_quick);
     first = ensure(&env, &request, TIER_CREATED, &arena);
@@ -147,6 +157,44 @@ TEST(max_lifetime_ends_a_key_and_says_so)
     CHECK_STR(second.previous.reason, "older than its lifecycle.maxLifetimeSeconds");
     CHECK(!second.previous.kept);
     CHECK(!ensure(&env, &request, TIER_RESUMED, &arena).previous.id.p);
+    /* It ends too, and its row stays longer than that of the first. */
+    clock_test_pass(1001 * INT64_C(1000000));
+    clean_up(&env);
+    pass_days(&env, 40);
+    CHECK_INT(forget_history(&env), 1);
+    third = ensure(&env, &request, TIER_CREATED, &arena);
+    CHECK(str_eq(third.previous.id, second.id));
+    CHECK_STR(third.previous.reason, "older than its lifecycle.maxLifetimeSeconds");
+    pass_days(&env, 370);
+    CHECK_INT(forget_history(&env), 2);
+    CHECK(!ensure(&env, &request, TIER_CREATED, &arena).previous.id.p);
+}
+
+TEST(rows_that_remember_keys_are_bounded)
+{
+    enum { KEYS = 1000 };
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    auto_json json_t *lifecycle = json_pack("{s:i}", "maxLifetimeSeconds", 1000);
+    struct runtime_sandbox one;
+    size_t count;
+
+    work_open(&env, NULL, work_quick);
+    for (int i = 0; i < KEYS + 2; i++) {
+        struct runtime_ensure request = {.key = str_of(arena_printf(&arena, "k%d", i)),
+                                         .overrides = {.lifecycle = lifecycle}};
+
+        one = ensure(&env, &request, TIER_CREATED, &arena);
+        clock_test_pass(1000);
+        OK(runtime_sandbox_kill(env.core.runtime, &env.core.caller, one.id, NULL, &err));
+    }
+    clock_test_pass(40 * DAY_US);
+    OK(store_runtime_usage(env.core.store, USAGE_BY_TEAM, STR("t1"), clock_wall_us(), &arena,
+                           &(struct store_runtime_usage *){0}, &count, &err));
+    CHECK_INT(count, 0);
+    CHECK_INT(forget_history(&env), 2);
+    CHECK(!work_ensure(&env, "k1", TIER_CREATED, &arena).previous.id.p);
+    CHECK(work_ensure(&env, "k2", TIER_CREATED, &arena).previous.id.p);
 }
 
 TEST(previous_names_what_became_of_a_key)
@@ -240,7 +288,8 @@ TEST(retention_announces_a_deletion_a_day_before)
     CHECK_INT(work_events(&env, "sandbox.killed"), 1);
     CHECK(work_event_has(&env, "sandbox.killed", "retention"));
     CHECK(str_eq(work_ensure(&env, "used", TIER_RESUMED, &arena).id, used.id));
-    CHECK_STR(work_ensure(&env, "unused", TIER_CREATED, &arena).previous.reason, "retention");
+    CHECK_STR(work_ensure(&env, "unused", TIER_CREATED, &arena).previous.reason,
+              "unused for longer than the server's retention_days");
 }
 
 /* The server was off for a year, or the setting is new: nothing is deleted without a day's notice. */

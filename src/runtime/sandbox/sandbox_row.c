@@ -403,7 +403,8 @@ static const char *setting_of(const char *reason)
     return strcmp(reason, "expired") == 0
                ? "unused for longer than its lifecycle.expireAfterSeconds"
            : strcmp(reason, "max lifetime") == 0 ? "older than its lifecycle.maxLifetimeSeconds"
-                                                 : NULL;
+           : strcmp(reason, "retention") == 0 ? "unused for longer than the server's retention_days"
+                                              : NULL;
 }
 
 int runtime_row_kill(struct runtime *runtime, const struct runtime_caller *caller,

@@ -58,16 +58,40 @@ int runtime_delete(struct conn *conn, const char *sql, struct str id, struct err
     return query_run(&query, err);
 }
 
-static int forget_one(struct conn *conn, struct str id, struct error *err)
+#define OLD "(SELECT id FROM runtime_sandboxes WHERE destroyed_at_us > 0 AND destroyed_at_us < ?1)"
+
+/* Also of those whose rows stay. */
+static int forget_jobs(struct conn *conn, int64_t before_us, struct error *err)
 {
-    if (runtime_delete(conn,
-                       "DELETE FROM runtime_job_callbacks WHERE job_id IN"
-                       " (SELECT id FROM runtime_jobs WHERE sandbox_id = ?1)",
-                       id, err) < 0 ||
-        runtime_delete(conn, "DELETE FROM runtime_jobs WHERE sandbox_id = ?1", id, err) < 0)
-        return -1;
-    return runtime_delete(conn, "DELETE FROM runtime_sandboxes WHERE id = ?1", id, err);
+    static const char *const sql[] = {
+        "DELETE FROM runtime_job_callbacks WHERE job_id IN"
+        " (SELECT id FROM runtime_jobs WHERE sandbox_id IN " OLD ")",
+        "DELETE FROM runtime_jobs WHERE sandbox_id IN " OLD,
+    };
+
+    for (size_t i = 0; i < sizeof(sql) / sizeof(sql[0]); i++) {
+        auto_query struct query query = {0};
+
+        if (query_open(&query, conn, sql[i], err) < 0)
+            return -1;
+        bind_int(&query, before_us);
+        if (query_run(&query, err) < 0)
+            return -1;
+    }
+    return 0;
 }
+
+/* Of each key the row that store_runtime_sandbox_previous() finds, for a year after its end; of a team the
+ * newest 1000. Before ?1 are 30 days. A session's key does not come back. */
+#define REMEMBERED                                                                         \
+    "SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY team_id"                   \
+    " ORDER BY destroyed_at_us DESC, id) AS of_team FROM"                                  \
+    " (SELECT id, team_id, destroyed_at_us, row_number() OVER (PARTITION BY team_id,"      \
+    " sandbox_key ORDER BY last_used_at_us DESC, created_at_us DESC, id) AS of_key"        \
+    " FROM runtime_sandboxes WHERE sandbox_key <> '' AND sandbox_key NOT LIKE 'session:%'" \
+    " AND (destroyed_at_us = 0 OR ran_us > 0)) AS keyed"                                   \
+    " WHERE of_key = 1 AND destroyed_at_us > ?1 - 28944000000000) AS newest"               \
+    " WHERE of_team <= 1000"
 
 static int forget_ids(struct conn *conn, int64_t before_us, size_t max, struct arena *arena,
                       struct str **out, size_t *out_count, struct error *err)
@@ -76,7 +100,7 @@ static int forget_ids(struct conn *conn, int64_t before_us, size_t max, struct a
 
     if (query_open(&query, conn,
                    "SELECT id FROM runtime_sandboxes WHERE destroyed_at_us > 0"
-                   " AND destroyed_at_us < ?1 LIMIT ?2",
+                   " AND destroyed_at_us < ?1 AND id NOT IN (" REMEMBERED ") LIMIT ?2",
                    err) < 0)
         return -1;
     bind_int(&query, before_us);
@@ -96,20 +120,23 @@ int store_runtime_sandbox_forget(struct store *store, int64_t before_us, size_t 
     *out_count = 0;
     if (store_begin(conn, STORE_EPHEMERAL, err) < 0)
         return -1;
-    result = forget_ids(conn, before_us, max, &arena, &ids, out_count, err);
+    result = forget_jobs(conn, before_us, err);
+    if (result == 0)
+        result = forget_ids(conn, before_us, max, &arena, &ids, out_count, err);
     for (size_t i = 0; i < *out_count && result == 0; i++)
-        result = forget_one(conn, ids[i], err);
+        result = runtime_delete(conn, "DELETE FROM runtime_sandboxes WHERE id = ?1", ids[i], err);
     return store_end(conn, result, err);
 }
 
 enum { USAGES_MAX = 1000 };
 
 #define RAN "ran_us + CASE WHEN running_since_us > 0 THEN ?2 - running_since_us ELSE 0 END"
-#define USAGE(name, where)                                                              \
-    "SELECT " name ", provider, count(*),"                                              \
-    " sum(CASE WHEN running_since_us > 0 THEN 1 ELSE 0 END), sum(" RAN "),"             \
-    " sum((" RAN ") * CASE WHEN cpu > 0 THEN cpu ELSE 1 END), sum(commands), sum(jobs)" \
-    " FROM runtime_sandboxes WHERE (?1 = '' OR team_id = ?1)" where " GROUP BY 1, 2"    \
+#define USAGE(name, where)                                                                      \
+    "SELECT " name ", provider, count(*),"                                                      \
+    " sum(CASE WHEN running_since_us > 0 THEN 1 ELSE 0 END), sum(" RAN "),"                     \
+    " sum((" RAN ") * CASE WHEN cpu > 0 THEN cpu ELSE 1 END), sum(commands), sum(jobs)"         \
+    " FROM runtime_sandboxes WHERE (?1 = '' OR team_id = ?1)"                                   \
+    " AND (destroyed_at_us = 0 OR destroyed_at_us > ?2 - 2592000000000)" where " GROUP BY 1, 2" \
     " ORDER BY 5 DESC, 1 LIMIT ?3"
 
 /* The sandbox of a session has its id as key. */

@@ -118,7 +118,8 @@ int store_runtime_sandbox_list(struct store *store,
 /* Teams that have living ones; at most 1000. */
 int store_runtime_teams(struct store *store, struct arena *arena, struct str **out,
                         size_t *out_count, struct error *err);
-/* Forgets those destroyed before, with their jobs; at most max. */
+/* Forgets those destroyed before, at most max, and the jobs of all that were. Of each key the one that
+ * store_runtime_sandbox_previous() finds stays a year, of at most 1000 keys of a team. */
 int store_runtime_sandbox_forget(struct store *store, int64_t before_us, size_t max,
                                  size_t *out_count, struct error *err);
 
