@@ -4,6 +4,7 @@
 #include "base/path.h"
 #include "domain/sandbox/test/sandbox_test_env.h"
 #include "extra/browser/browser_internal.h"
+#include "protocol/json/json_shape.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -123,4 +124,56 @@ TEST(extensions_are_counted_and_cleaned_up_at_the_start)
     CHECK_INT(used_mb(&here), 20);
     CHECK(is_kept(&here, FILE_EXTENSION, one.id));
     CHECK(!is_kept(&here, FILE_EXTENSION, STR("orphan")));
+}
+
+static bool ended_because(struct here *here, const char *id, const char *expected)
+{
+    auto_free char *reason = env_end_reason(&here->env, id);
+
+    return reason && strcmp(reason, expected) == 0;
+}
+
+TEST(timeout_ends_a_session_with_its_sandbox_and_notes)
+{
+    const int64_t minute_us = 60 * INT64_C(1000000);
+    int64_t now_us = clock_wall_us();
+    auto_arena struct arena arena = {0};
+    auto_here struct here here;
+    char sandbox_id[ID_SIZE], other[ID_SIZE];
+    struct store_browser_session session = {.id = STR("s1"),
+                                            .team_id = TEAM,
+                                            .status = STR("RUNNING"),
+                                            .region = STR("us-west-2"),
+                                            .context_id = STR(""),
+                                            .metadata = STR(""),
+                                            .wants_log = true,
+                                            .wants_record = true,
+                                            .keep_alive = true,
+                                            .created_at_us = now_us,
+                                            .expires_at_us = now_us + 10 * minute_us};
+    struct store_browser_session got = {0};
+    auto_json json_t *notes = NULL;
+
+    here_open(&here);
+    OK(env_create_timeout(&here.env, 600, sandbox_id, &err));
+    OK(env_create(&here.env, other, &err));
+    session.sandbox_id = str_of(sandbox_id);
+    OK(store_browser_session_insert(here.env.store, &session, 10, &err));
+    clock_test_pass(9 * minute_us);
+    OK(browser_get(here.browsers, TEAM, session.id, &arena, &got, &err));
+    CHECK_STR(got.status, "RUNNING");
+    CHECK(env_has_route(&here.env, sandbox_id));
+    clock_test_pass(2 * minute_us);
+    OK(browser_get(here.browsers, TEAM, session.id, &arena, &got, &err));
+    CHECK_STR(got.status, "TIMED_OUT");
+    CHECK_INT(got.ended_at_us, session.expires_at_us);
+    engine_fake_die(here.env.engine, other, BOX_END_EXITED); /* wakes who looks for ends */
+    WAIT_FOR(!env_has_route(&here.env, sandbox_id));
+    WAIT_FOR(ended_because(&here, sandbox_id, "timeout"));
+    /* Nor does a release that comes too late keep them. */
+    OK(browser_release(here.browsers, TEAM, session.id, &arena, &got, &err));
+    CHECK_STR(got.status, "TIMED_OUT");
+    CHECK(!is_kept(&here, FILE_LOG, session.id) && !is_kept(&here, FILE_RECORD, session.id));
+    FAILS(browser_notes(here.browsers, &got, BROWSER_LOG, &notes, &err), ERROR_NOT_FOUND);
+    FAILS(browser_notes(here.browsers, &got, BROWSER_RECORDING, &notes, &err), ERROR_NOT_FOUND);
 }
