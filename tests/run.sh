@@ -184,6 +184,7 @@ run_file()
     */batteries/*) need_recipe_base code-interpreter-full ;;
     */desktop*) need_recipe_base desktop ;;
     */compat/browser*) need_recipe_base browser ;;
+    */security/remote-control*) need_recipe_base desktop && need_recipe_base browser ;;
     esac || return
     [[ $file != tests/functional/* ]] || need_packages || return
     rm -f "$tap"
