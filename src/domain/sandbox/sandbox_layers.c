@@ -194,12 +194,19 @@ int layers_recover(struct sandboxes *all, struct aside *aside, struct layer_info
         return error_prefix(err, "list layers");
     for (size_t i = 0; i < count; i++) {
         struct layer_info *layer = &(*out)[i];
-        bool known = true, used = true;
+        bool known, used;
 
         layer->name[LAYER_NAME_SIZE - 1] = '\0';
-        if (is_made(str_of(layer->name)) &&
-            store_layer_state(all->store, str_of(layer->name), &known, &used, err) < 0)
+        if (!is_made(str_of(layer->name)))
+            continue;
+        if (store_layer_state(all->store, str_of(layer->name), &known, &used, err) < 0)
             return -1;
+        /* A copy that was made during a snapshot knows the layer, but not yet its user. */
+        if (known && !used && aside->strange) {
+            if (store_layer_forget(all->store, str_of(layer->name), err) < 0)
+                return -1;
+            known = false;
+        }
         if (!known && !aside_keeps(aside, "layer", layer->name))
             (*out)[(*out_count)++] = *layer;
     }
