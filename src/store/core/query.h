@@ -43,8 +43,12 @@ const char *store_where(const struct store *store);
 /* ERROR_UNSUPPORTED when the database is copied by its own tools. */
 int store_copy(struct store *store, const char *path, struct error *err);
 
+/* The driver's mark (store_aside.c). True where the database has none. */
+int store_marked(struct conn *conn, bool *out, struct error *err);
+
 /* ---- with a connection that writes ---- */
 
+int store_mark(struct conn *conn, struct error *err);
 int store_exec(struct conn *conn, const char *sql, struct error *err);
 int store_begin(struct conn *conn, enum store_durability durability, struct error *err);
 /* Commits, or rolls back when the result so far is -1. */

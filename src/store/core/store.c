@@ -105,6 +105,17 @@ int store_exec(struct conn *conn, const char *sql, struct error *err)
     return conn->driver->exec(conn->base, sql, err);
 }
 
+int store_marked(struct conn *conn, bool *out, struct error *err)
+{
+    *out = true;
+    return conn->driver->marked ? conn->driver->marked(conn->base, out, err) : 0;
+}
+
+int store_mark(struct conn *conn, struct error *err)
+{
+    return conn->driver->mark ? conn->driver->mark(conn->base, err) : 0;
+}
+
 int store_begin(struct conn *conn, enum store_durability durability, struct error *err)
 {
     return conn->driver->begin(conn->base, durability, err);

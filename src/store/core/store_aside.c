@@ -16,7 +16,6 @@
 #include "store/driver/query.h"
 #include "store/driver/store_driver.h"
 
-#define FAMILIAR_SQL "PRAGMA user_version = 1"
 enum { PATH_SIZE = 512, LIST_MAX = 16 << 20 };
 
 /* The store's directory; -1 for a store in memory or in another process, which has none. */
@@ -35,16 +34,11 @@ static int open_directory(const struct store *store)
 int store_is_strange(struct store *store, bool *out, struct error *err)
 {
     auto_conn struct conn *conn = store_read(store);
-    auto_query struct query query = {0};
-    int64_t version = 0;
+    bool marked = true;
 
-    *out = false;
-    if (store_where(store)[0] != '/')
-        return 0;
-    if (query_open(&query, conn, "SELECT user_version FROM pragma_user_version", err) < 0 ||
-        query_number(&query, &version, err) < 0)
+    if (store_where(store)[0] == '/' && store_marked(conn, &marked, err) < 0)
         return -1;
-    *out = version == 0;
+    *out = !marked;
     return 0;
 }
 
@@ -52,7 +46,7 @@ int store_is_familiar(struct store *store, struct error *err)
 {
     auto_conn struct conn *conn = store_write(store);
 
-    return store_where(store)[0] == '/' ? store_exec(conn, FAMILIAR_SQL, err) : 0;
+    return store_where(store)[0] == '/' ? store_mark(conn, err) : 0;
 }
 
 int store_aside_read(struct store *store, struct arena *arena, struct str *out, struct error *err)

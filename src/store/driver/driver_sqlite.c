@@ -272,7 +272,7 @@ static int sqlite_open(const char *where, struct store_db **out, struct error *e
     return 0;
 }
 
-static int mark_copy(const char *path, struct error *err)
+static int unmark_copy(const char *path, struct error *err)
 {
     sqlite3 *db = NULL;
     int result = 0;
@@ -280,7 +280,7 @@ static int mark_copy(const char *path, struct error *err)
     if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) !=
             SQLITE_OK ||
         sqlite3_exec(db, "PRAGMA user_version = 0", NULL, NULL, NULL) != SQLITE_OK)
-        result = fail(db, "mark the copy", err);
+        result = fail(db, "unmark the copy", err);
     (void)sqlite3_close_v2(db);
     return result;
 }
@@ -303,7 +303,7 @@ static int sqlite_backup(struct store_db *of, const char *path, struct error *er
         result = 0;
     (void)sqlite3_finalize(stmt);
     (void)sqlite3_close_v2(db);
-    return result < 0 ? -1 : mark_copy(path, err);
+    return result < 0 ? -1 : unmark_copy(path, err);
 }
 
 static int set_level(struct store_conn *conn, bool raised, struct error *err)
@@ -412,6 +412,25 @@ static void sqlite_finalize(struct store_stmt *stmt)
     (void)sqlite3_finalize(stmt_of(stmt));
 }
 
+static int sqlite_marked(struct store_conn *conn, bool *out, struct error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    int result = 0;
+
+    if (sqlite3_prepare_v2(conn->db, "PRAGMA user_version", -1, &stmt, NULL) != SQLITE_OK ||
+        sqlite3_step(stmt) != SQLITE_ROW)
+        result = fail(conn->db, "read the mark", err);
+    else
+        *out = sqlite3_column_int(stmt, 0) != 0;
+    (void)sqlite3_finalize(stmt);
+    return result;
+}
+
+static int sqlite_mark(struct store_conn *conn, struct error *err)
+{
+    return sqlite_exec(conn, "PRAGMA user_version = 1", err);
+}
+
 const struct store_driver driver_sqlite = {
     .name = "sqlite",
     .whole = whole_schema,
@@ -421,6 +440,8 @@ const struct store_driver driver_sqlite = {
     .connect = sqlite_connect,
     .disconnect = sqlite_disconnect,
     .backup = sqlite_backup,
+    .marked = sqlite_marked,
+    .mark = sqlite_mark,
     .exec = sqlite_exec,
     .begin = sqlite_begin,
     .commit = sqlite_commit,

@@ -12,6 +12,7 @@
  *   ERROR_INTERNAL     anything else, such as a reference to what is not there, or a damaged file */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -45,9 +46,12 @@ struct store_driver {
     int (*connect)(struct store_db *db, enum store_role role, struct store_conn **out,
                    struct error *err);
     void (*disconnect)(struct store_conn *conn);
-    /* A complete, consistent copy in a new file; from any thread, beside readers and writers. Its user_version is 0, which
-     * marks a copy (store_aside.c). NULL: this database is copied by its own tools. */
+    /* A complete, consistent copy in a new file; from any thread, beside readers and writers. It has no mark.
+     * NULL: this database is copied by its own tools. */
     int (*backup)(struct store_db *db, const char *path, struct error *err);
+    /* The mark that a server has started with this database (store_aside.c). NULL where backup is. */
+    int (*marked)(struct store_conn *conn, bool *out, struct error *err);
+    int (*mark)(struct store_conn *conn, struct error *err);
 
     /* Any number of statements, without parameters or rows. */
     int (*exec)(struct store_conn *conn, const char *sql, struct error *err);
