@@ -187,6 +187,14 @@ describe('two servers, one key', () => {
   })
 })
 
+// An error is an event and a line of the log, both with the agent and the task.
+async function blamed(type, operation, agent, task, code) {
+  const failed = (await one.events({ agent_id: agent, type })).at(-1)
+  assert.deepEqual([failed?.agent, failed?.task], [agent, task])
+  const line = new RegExp(`warn runtime: ${operation} failed sandbox=\\S* provider=far agent=${agent} task=${task} code=${code}: .`)
+  await eventually(`${line} in the log`, () => line.test(one.server.log))
+}
+
 describe('a provider that fails', () => {
   test('twice 503: the third try succeeds, and one machine is there', async () => {
     faults.next('POST', CREATE, answer(503), 2)
@@ -232,8 +240,7 @@ describe('a provider that fails', () => {
     assert.ok(Number(full.headers['retry-after']) >= 1)
     assert.equal(full.body.error.retryable, true)
     assert.equal(faults.count('POST', CREATE), 1, 'not tried again')
-    const [failed] = await one.events({ agent_id: 'quota', type: 'sandbox.error' })
-    assert.deepEqual([failed.agent, failed.task], ['quota', 't9'])
+    await blamed('sandbox.error', 'create', 'quota', 't9', 'quota')
     await well()
   })
 
@@ -246,8 +253,9 @@ describe('a provider that fails', () => {
 
   test('a timeout there is 504, and a create is not repeated', async () => {
     faults.next('POST', CREATE, answer(504), 100)
-    refused(await one.v1('POST', '/sandboxes', {}), 504, 'timeout')
+    refused(await one.v1('POST', '/sandboxes', { agent_id: 'late', task_id: 't10' }), 504, 'timeout')
     assert.equal(faults.count('POST', CREATE), 1)
+    await blamed('sandbox.error', 'create', 'late', 't10', 'timeout')
     await well()
   })
 
@@ -321,12 +329,13 @@ describe('a provider that fails', () => {
   })
 
   test('a command to an envd that hangs ends with 504', async () => {
-    const box = await one.create()
+    const box = await one.create({ agent_id: 'hung', task_id: 't11' })
     await one.execute(box.id, 'true')
     faults.next('POST', START, hang, 10)
     const begin = performance.now()
     refused(await one.v1('POST', `/sandboxes/${box.id}/execute`, { command: 'true', timeout: 2 }), 504, 'timeout')
     assert.ok(performance.now() - begin < 30_000, `${performance.now() - begin} ms`)
+    await blamed('process.exited', 'command', 'hung', 't11', 'timeout')
     await one.remove(box.id)
     await well()
   })

@@ -5,7 +5,7 @@ import fs from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { after, before, test } from 'node:test'
-import { binary, startServer } from '../harness/server.mjs'
+import { binary, eventually, startServer } from '../harness/server.mjs'
 
 let home
 before(() => {
@@ -32,8 +32,9 @@ test('quotas and failing providers are told apart', async () => {
   try {
     const first = await ask('POST', '/sandboxes', {})
     assert.equal(first.status, 201, first.text)
-    const second = await ask('POST', '/sandboxes', {})
+    const second = await ask('POST', '/sandboxes', { agent_id: 'second', task_id: 't2' })
     failed(second, 429, 'quota')
+    await eventually('its agent and task in the log', () => /warn runtime: create failed sandbox=\S* provider=e2b agent=second task=t2 code=quota: ./.test(other.log))
     assert.ok(Number(second.headers['retry-after']) >= 1)
     assert.equal(second.body.error.retryable, true)
     failed(await ask('POST', `/sandboxes/${first.body.id}/execute`, { command: 'rm -rf /' }), 403, 'forbidden')

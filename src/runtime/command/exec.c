@@ -487,6 +487,7 @@ int runtime_exec(struct runtime *runtime, const struct runtime_caller *caller, s
     if (r < 0) {
         tell(runtime, caller, &use, process_id, "process.exited",
              json_pack("{s:o}", "error", json_str(str_of(err->message))));
+        runtime_log_failure(runtime, caller->team_id, &use.sandbox, "command", err);
         runtime_result_done(out);
         return -1;
     }

@@ -629,6 +629,14 @@ int runtime_sandbox_ensure(struct runtime *runtime, const struct runtime_caller 
     if (r < 0 && err->code == ERROR_TIMEOUT && deadline_left(1) == 0)
         (void)error_prefix(err, "not ready within %lld s (create_timeout_s)", (long long)limit_s);
     deadline_end(&deadline);
+    if (r < 0)
+        runtime_log_failure(
+            runtime, caller->team_id,
+            &(struct runtime_sandbox){.id = ensure.row.id,
+                                      .provider = str_of(backend_name(ensure.profile.backend)),
+                                      .agent_id = own.agent_id,
+                                      .task_id = own.task_id},
+            "create", err);
     if (r == 0) {
         runtime_sandbox_of(&ensure.row, arena, out);
         if (ensure.tier != TIER_RESUMED)

@@ -130,6 +130,11 @@ int runtime_row_kill(struct runtime *runtime, const struct runtime_caller *calle
 /* It could not be made: event sandbox.error. */
 void runtime_row_failed(struct runtime *runtime, const struct runtime_caller *caller,
                         const struct store_runtime_sandbox *row, const struct error *why);
+/* A failed operation in the log, with its provider, agent and task: sandbox->id may be STR_NONE. Errors that are the
+ * request's own fault are not logged. */
+void runtime_log_failure(const struct runtime *runtime, struct str team_id,
+                         const struct runtime_sandbox *sandbox, const char *operation,
+                         const struct error *why);
 /* An event about a sandbox; data is borrowed. */
 struct runtime_event runtime_row_event_of(const struct runtime_caller *caller,
                                           const struct store_runtime_sandbox *row, const char *type,

@@ -452,3 +452,29 @@ void runtime_row_failed(struct runtime *runtime, const struct runtime_caller *ca
                       json_pack("{s:o, s:s}", "message", json_str(str_of(message)), "code",
                                 error_code_name(why->code)));
 }
+
+void runtime_log_failure(const struct runtime *runtime, struct str team_id,
+                         const struct runtime_sandbox *sandbox, const char *operation,
+                         const struct error *why)
+{
+    char message[sizeof(why->message)];
+
+    switch (why->code) {
+    case ERROR_INVALID:
+    case ERROR_FORBIDDEN:
+    case ERROR_NOT_FOUND:
+    case ERROR_CONFLICT:
+    case ERROR_EXISTS:
+    case ERROR_LIMIT:
+    case ERROR_UNSUPPORTED:
+        return;
+    default:
+        break;
+    }
+    (void)snprintf(message, sizeof(message), "%s", why->message);
+    runtime_mask(runtime, team_id, message);
+    log_warn("runtime", "%s failed sandbox=%.*s provider=%.*s agent=%.*s task=%.*s code=%s: %s",
+             operation, STR_ARG(sandbox->id), STR_ARG(sandbox->provider),
+             STR_ARG(sandbox->agent_id), STR_ARG(sandbox->task_id), error_code_name(why->code),
+             message);
+}
