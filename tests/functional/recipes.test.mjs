@@ -1,8 +1,11 @@
 // The recipes that come with quicksand: each is built by its name, started and used. npm's packages come from the world of the
-// lab, which has them from npm's cache; Debian's are not there.
+// lab, which has them from npm's cache; of Debian's it has gh (packages.sh).
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
+import fs from 'node:fs'
+import path from 'node:path'
 import { after, before, test } from 'node:test'
+import { Key, listOf, makeMirror } from '../harness/mirror.mjs'
 import { binary, startServer } from '../harness/server.mjs'
 
 let server
@@ -52,11 +55,29 @@ test('claude', async () => {
   assert.match(await inside('claude', 'claude --version; command -v claude-code-acp sandbox-agent; pwd; touch mine && id -un'), /Claude Code\)\n\/\S+claude-code-acp\n\/\S+sandbox-agent\n\/workspace\nuser\n$/)
 })
 
-test('relay-workspace: its size, its tools', async () => {
-  await build('relay-workspace')
+test('relay-workspace: its size, its tools, gh from a Debian archive; without the archive the build fails', async () => {
+  const key = new Key()
+  try {
+    const { url } = makeMirror('recipes', { key, suites: { bookworm: listOf() } })
+    const context = path.join(server.home, 'with-mirror')
+    fs.mkdirSync(context)
+    fs.copyFileSync(key.file, path.join(context, 'key.gpg'))
+    fs.writeFileSync(path.join(context, 'Dockerfile'), `FROM template://base
+USER root
+COPY --chmod=0644 key.gpg /etc/apt/mirror.gpg
+RUN echo 'deb [signed-by=/etc/apt/mirror.gpg] ${url} bookworm main' >/etc/apt/sources.list
+`)
+    await good('template', 'build', 'with-mirror', context)
+  } finally {
+    key.remove()
+  }
+  await build('relay-workspace', '--build-arg', 'BASE=template://with-mirror')
   const shown = JSON.parse(await good('template', 'show', '--json', 'relay-workspace'))
   assert.deepEqual([shown.builds[0].cpuCount, shown.builds[0].memoryMB], [2, 4096])
-  assert.match(await inside('relay-workspace', 'node --version; python3 --version; git --version; jq --version; claude --version; codex --version; pwd'), /^v22\.\S+\nPython 3\S+\ngit version \S+\njq-\S+\n.*Claude Code\)\ncodex-cli \S+\n\/workspace\n$/)
+  assert.match(await inside('relay-workspace', 'node --version; python3 --version; git --version; jq --version; gh --version | head -1; claude --version; codex --version; pwd'), /^v22\.\S+\nPython 3\S+\ngit version \S+\njq-\S+\ngh version \S+.*\n.*Claude Code\)\ncodex-cli \S+\n\/workspace\n$/)
+  const without = await quicksand(['template', 'build', 'relay-workspace'])
+  assert.notEqual(without.code, 0, without.text)
+  assert.match(without.text, /gh/)
 })
 
 // What it adds is Debian's, which is out of reach here; what is left is the recipe itself.

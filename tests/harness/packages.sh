@@ -1,12 +1,12 @@
 #!/bin/bash
 # Fetches the Debian packages that the tests' package mirror (mirror.mjs) offers: packages.sh DIRECTORY BASE_LAYER
 #
-# They are those of a minimal Debian and a small one to install besides, from the archives that the base template was made
-# from. apt knows of no installed package here, so that it fetches all that they need. What is there is not fetched again; a
+# They are those of a minimal Debian, a small one to install besides and gh, which the recipe relay-workspace installs, from the
+# archives that the base template was made from. apt knows of no installed package here, so that it fetches all that they need. What is there is not fetched again; a
 # directory that was not finished is not there.
 set -euo pipefail
 
-packages=('?essential' apt ca-certificates usr-is-merged hello)
+packages=('?essential' apt ca-certificates usr-is-merged hello gh)
 
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
