@@ -150,6 +150,17 @@ test('metrics: as the provider measures them', async () => {
   await one.remove(box.id)
 })
 
+test('an idle time deletes a sandbox without a key there, and pauses one that is persistent', async () => {
+  const lifecycle = { idleTimeoutSeconds: 2 }
+  const [kept, neither] = [await one.create({ persistent: true, lifecycle }), await one.create({ lifecycle })]
+  const there = async (box) => (await far.server.api('GET', '/v2/sandboxes?state=running,paused')).body.find((machine) => machine.sandboxID === box.external_id)?.state
+  await eventually('one is deleted there', async () => !(await there(neither)))
+  await eventually('the other is paused there', async () => (await there(kept)) === 'paused')
+  assert.equal((await one.ok(200, 'GET', `/sandboxes/${neither.id}?refresh=true`)).state, 'killed')
+  assert.equal((await one.ok(200, 'GET', `/sandboxes/${kept.id}?refresh=true`)).state, 'paused')
+  await one.remove(kept.id)
+})
+
 describe('two servers, one key', () => {
   test('at the same time: one machine stays', async () => {
     for (let round = 0; round < 5; round++) {
@@ -370,6 +381,16 @@ describe('what it cannot do is refused before it is asked', () => {
     await silent({ provider: 'bb', snapshot: snapshot.id }, 409, 'unsupported', /does not support snapshot/)
     await one.remove(box.id)
     await one.ok(204, 'DELETE', `/snapshots/${snapshot.id}`)
+  })
+
+  // Not before it is asked: only the provider knows its limit (the other server's max-hours here).
+  test('an idle time beyond its own limit is a fault of the request, in its words', async () => {
+    faults.forget()
+    const lifecycle = { idleTimeoutSeconds: 7 * 86400 }
+    assert.equal((await one.ok(200, 'POST', '/profiles/week/validate', { provider: 'far', network: { mode: 'allow-all' }, persistent: true, lifecycle })).valid, true)
+    refused(await one.v1('POST', '/sandboxes', { lifecycle }), 400, 'invalid', /provider 'far': Timeout cannot be greater than 24 hours/)
+    assert.equal(faults.count('POST', CREATE), 1, 'not tried again')
+    assert.deepEqual(await machines(), [])
   })
 
   test('sizes, hooks, an unknown provider', async () => {
