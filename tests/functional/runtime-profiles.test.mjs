@@ -80,7 +80,7 @@ describe('the harness’s rules', () => {
     assert.deepEqual(await messages({ ...good, persistent: true, onCreate: ['true'] }), ['config.onCreate and config.onResume are not supported by the e2b provider; use an E2B template or run setup commands explicitly'])
     assert.ok((await messages({ ...good, onResume: ['true'] })).includes('config.onCreate and config.onResume require config.persistent to be true'))
     assert.match((await messages({ ...good, network: { mode: 'allow-all', allowCidrs: ['10.0.0.0/8'] } }))[0], /only allowed with mode restricted/)
-    assert.match((await messages({ ...good, options: { s3: { bucket: 'b' } } }))[0], /shared S3 workspace cannot be attached/)
+    for (const provider of ['remote', 'e2b', 'docker']) assert.match((await messages({ ...good, provider, options: { s3: { bucket: 'b' } } }))[0], /shared S3 workspace cannot be attached/, provider)
   })
 
   test('an idle time beyond max-hours of the engine is a fault when it is validated, stored and used', async () => {
@@ -283,7 +283,7 @@ describe('the whole example', () => {
       assert.deepEqual(providers.filter((provider) => provider.default).map((provider) => provider.name), ['e2b'])
       assert.ok(providers.some((provider) => provider.name === 'local'), 'there is another one to choose')
       const box = await all.create()
-      assert.equal(box.provider, 'e2b')
+      assert.deepEqual([box.provider, box.template, box.idle_timeout], ['e2b', 'base', 600])
       assert.deepEqual(await all.server.ids(), [box.id])
     } finally {
       await all.destroy()

@@ -106,6 +106,8 @@ test('a session with the built-in mock agent: provisioned, sent to, followed, ca
   await ok(200, 'POST', `/sessions/${one.id}/cancel`, {})
   assert.equal(await state(one.id), 'canceled')
   assert.equal((await ok(200, 'GET', `/sandboxes/${one.sandbox_id}`)).state, 'paused')
+  const used = (await ok(200, 'GET', '/stats')).sessions[one.id]
+  assert.deepEqual([used?.sandboxes, used?.running, used?.seconds > 0], [1, 0, true], JSON.stringify(used))
   const gone = await v1('POST', `/sessions/${one.id}/interrupt`, {})
   assert.equal(gone.status, 409, gone.text)
 })
@@ -227,6 +229,8 @@ test('a session on this host, without a sandbox around it, is like any other', a
   const seen = await types(one.id)
   for (const type of ['session.created', 'git.clone.succeeded', 'session.provisioned', 'session.running', 'agent.turn.completed', 'session.completed']) assert.ok(seen.includes(type), `${type}: ${seen}`)
   assert.match((await execute(one.sandbox_id, 'ls ~/workspace/app')).stdout, /README/)
+  const saved = await v1('POST', `/sessions/${one.id}/snapshot`, {})
+  assert.deepEqual([saved.status, saved.body.error?.code], [409, 'unsupported'], saved.text)
   const log = (await execute(one.sandbox_id, 'ls "$TMPDIR"/sandbox-agent-*.log')).stdout.trim()
   assert.ok(fs.existsSync(log), log)
   await ok(204, 'DELETE', `/sessions/${one.id}`)

@@ -129,6 +129,7 @@ TEST(daytona_create_fresh_names_no_snapshot)
                                  .egress = EGRESS_DENY_ALL,
                                  .cpu = 2,
                                  .mem_mb = 1500,
+                                 .disk_mb = 2049,
                                  .ttl_s = 90,
                                  .pause_at_ttl = true};
     struct provider_sandbox machine;
@@ -144,6 +145,7 @@ TEST(daytona_create_fresh_names_no_snapshot)
     saw("\"networkBlockAll\":true");
     saw("\"cpu\":2");
     saw("\"memory\":2");
+    saw("\"disk\":3");
     saw("\"autoStopInterval\":2");
     saw_not("autoDeleteInterval");
     saw_not("\"snapshot\"");

@@ -280,6 +280,18 @@ TEST(docker_create_body)
     far_end();
 }
 
+TEST(docker_runtime_of_containers)
+{
+    struct provider_sandbox machine;
+
+    open_with(",\"runtime\":\"runsc\"");
+    CHECK_INT(provider_create(provider, &(struct provider_spec){.egress = EGRESS_ALLOW_ALL}, &arena,
+                              &machine, &err),
+              0);
+    saw("\"Runtime\":\"runsc\"");
+    far_end();
+}
+
 TEST(docker_pulls_what_is_missing)
 {
     struct provider_spec spec = {.egress = EGRESS_ALLOW_ALL,

@@ -237,7 +237,10 @@ TEST(e2b_create)
     spec = (struct provider_spec){.snapshot = STR("team/snap:default"), .image = STR("tpl")};
     CHECK_INT(provider_create(t.provider, &spec, &t.arena, &sandbox, &t.err), 0);
     CHECK(saw("{\"templateID\":\"team/snap:default\",\"timeout\":300,\"autoPause\":false"));
-    CHECK_INT(fetch_rig_requests(t.rig), 2);
+    spec = (struct provider_spec){.egress = EGRESS_ALLOW_ALL};
+    CHECK_INT(provider_create(t.provider, &spec, &t.arena, &sandbox, &t.err), 0);
+    CHECK(saw("{\"templateID\":\"base\",\"timeout\":300,"));
+    CHECK_INT(fetch_rig_requests(t.rig), 3);
     end(&t);
 }
 
@@ -386,6 +389,26 @@ TEST(e2b_exec)
     CHECK(event.kind == PROVIDER_EXITED && event.exit_code == 3 && !event.timed_out);
     CHECK_INT(provider_process_next(process, 100, &event, &t.err), -1);
     provider_process_free(process);
+    end(&t);
+}
+
+TEST(e2b_not_secured)
+{
+    const char *argv[] = {"x", NULL};
+    struct provider_sandbox sandbox;
+    struct provider_process *process;
+    struct test t;
+
+    begin(&t, "{\"secure\":false}");
+    CHECK_INT(provider_create(t.provider, &(struct provider_spec){0}, &t.arena, &sandbox, &t.err),
+              0);
+    CHECK(saw("\"secure\":false"));
+    CHECK_INT(provider_start(t.provider, &(struct provider_ref){.id = STR("iabc")},
+                             &(struct provider_command){.argv = argv}, &process, &t.err),
+              0);
+    provider_process_free(process);
+    CHECK(saw("POST /process.Process/Start | {")); /* no token, and none was asked for */
+    CHECK_INT(fetch_rig_requests(t.rig), 2);
     end(&t);
 }
 
