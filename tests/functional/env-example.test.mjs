@@ -1,4 +1,4 @@
-// .env.example names every variable of the runtime, and none that nobody reads; a server starts with it as it is.
+// .env.example names every variable of the runtime, and none that nobody reads or documents; a server starts with it as it is.
 import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import path from 'node:path'
@@ -11,14 +11,17 @@ const example = Object.fromEntries(
 )
 const sources = (folder, pattern) => fs.readdirSync(path.join(repository, 'src', folder)).filter((name) => pattern.test(name) && !name.includes('_test')).map((name) => fs.readFileSync(path.join(repository, 'src', folder, name), 'utf8')).join('\n')
 
-test('its names are those the program reads', () => {
-  const extras = fs.readdirSync(path.join(repository, 'src/extra'), { withFileTypes: true }).filter((entry) => entry.isDirectory())
-  const settings = sources('runtime/config', /^settings.*\.c$/) + extras.map(({ name }) => sources(`extra/${name}`, /\.c$/)).join('\n')
+test('its names are those the program reads, and the documents have them', () => {
+  const folders = ['extra', 'provider'].flatMap((parent) => fs.readdirSync(path.join(repository, 'src', parent), { withFileTypes: true }).filter((entry) => entry.isDirectory() && entry.name !== 'test').map(({ name }) => `${parent}/${name}`))
+  const settings = sources('runtime/config', /^settings.*\.c$/) + folders.map((name) => sources(name, /\.c$/)).join('\n')
   const read = new Set([...settings.matchAll(/"((?:AGENT|BROWSERBASE|DAYTONA|DOCKER|E2B|EXO|LOCAL|SANDBOX)_[A-Z0-9_]+)"/g)].map(([, name]) => name))
   assert.ok(read.size > 20, [...read].join(' '))
   for (const name of read) assert.ok(name in example, `${name} is missing`)
   const all = settings + sources('runtime/session', /^session_new\.c$/) + sources('quicksand', /\.c$/)
   for (const name of Object.keys(example)) assert.ok(all.includes(`"${name}"`), `nobody reads ${name}`)
+  const folder = path.join(repository, 'docs')
+  const docs = fs.readdirSync(folder).filter((name) => name.endsWith('.md')).map((name) => fs.readFileSync(path.join(folder, name), 'utf8')).join('\n')
+  for (const name of Object.keys(example)) assert.match(docs, new RegExp(`\\b${name}\\b`), `no document has ${name}`)
 })
 
 test('a server starts with it as it is', async () => {
