@@ -12,8 +12,8 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "store/core/query.h"
 #include "store/core/store.h"
-#include "store/driver/query.h"
 #include "store/driver/store_driver.h"
 
 enum { PATH_SIZE = 512, LIST_MAX = 16 << 20 };
