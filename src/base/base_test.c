@@ -126,6 +126,84 @@ TEST(buf_stops_at_its_maximum)
     CHECK(!buf_printf(&buf, "%d", 1));
 }
 
+/* An account of 1 MB. */
+static size_t account_held;
+
+static bool account_take(struct buf_account *account, size_t bytes)
+{
+    (void)account;
+    if (account_held + bytes > 1000000)
+        return false;
+    account_held += bytes;
+    return true;
+}
+
+static void account_give(struct buf_account *account, size_t bytes)
+{
+    (void)account;
+    account_held -= bytes;
+}
+
+static int account_refuse(struct buf_account *account, struct error *err)
+{
+    (void)account;
+    return error_set(err, ERROR_QUOTA, "1 MB");
+}
+
+TEST(charged_buf_stops_at_the_limit_of_its_account)
+{
+    struct buf_account account = {account_take, account_give, account_refuse, 0};
+    auto_buf struct buf one = {0}, other = {0};
+    static const char piece[50000];
+    struct error err = {0};
+
+    CHECK(buf_account_enter(&account) == NULL);
+    buf_init_charged(&one, 100000000);
+    buf_init_charged(&other, 600000);
+    CHECK(buf_account_enter(NULL) == &account);
+    CHECK(buf_add(&one, piece, sizeof(piece)));
+    CHECK_INT(account_held, 0); /* small ones are not counted */
+    while (buf_add(&one, piece, sizeof(piece)))
+        continue;
+    CHECK(one.refused && one.overflowed);
+    CHECK_INT(buf_refuse(&one, &err), -1);
+    CHECK_INT(err.code, ERROR_QUOTA);
+    CHECK(account_held >= one.len && account_held <= 1000000);
+    while (buf_add(&other, piece, sizeof(piece)))
+        continue;
+    CHECK(other.refused);
+    buf_done(&one);
+    buf_clear(&other);
+    while (buf_add(&other, piece, sizeof(piece)))
+        continue;
+    CHECK(other.overflowed && !other.refused);
+    CHECK_INT(other.len, 600000);
+    CHECK_INT(account_held, 600001); /* not twice what is needed */
+    free(buf_take(&other));
+    CHECK_INT(account_held, 600001);
+    buf_account_done(&account);
+    CHECK_INT(account_held, 0);
+}
+
+TEST(memory_is_reserved_until_the_end_of_its_account)
+{
+    struct buf_account account = {account_take, account_give, account_refuse, 0};
+    struct error err = {0};
+
+    CHECK_INT(buf_account_reserve(2000000, &err), 0); /* without an account nothing is counted */
+    (void)buf_account_enter(&account);
+    CHECK_INT(buf_account_reserve(600000, &err), 0);
+    CHECK_INT(buf_account_reserve(600000, &err), -1);
+    CHECK_INT(err.code, ERROR_QUOTA);
+    buf_account_return(100000);
+    CHECK_INT(account_held, 500000);
+    (void)buf_account_enter(NULL);
+    buf_account_return(100000);
+    CHECK_INT(account_held, 500000);
+    buf_account_done(&account);
+    CHECK_INT(account_held, 0);
+}
+
 TEST(map_keeps_many_keys)
 {
     struct map map;

@@ -7,23 +7,46 @@
 
 #include "base/alloc.h"
 
+enum { CHARGED_MIN = 64 * 1024 }; /* smaller buffers are not worth the lock */
+
+static _Thread_local struct buf_account *current;
+
 void buf_init(struct buf *buf, size_t max)
 {
     *buf = (struct buf){.max = max};
 }
 
+void buf_init_charged(struct buf *buf, size_t max)
+{
+    *buf = (struct buf){.max = max, .account = current};
+}
+
 void buf_done(struct buf *buf)
 {
     free(buf->p);
-    *buf = (struct buf){.max = buf->max};
+    if (buf->charged)
+        buf->account->give(buf->account, buf->charged);
+    *buf = (struct buf){.max = buf->max, .account = buf->account};
 }
 
 void buf_clear(struct buf *buf)
 {
     buf->len = 0;
-    buf->overflowed = false;
+    buf->overflowed = buf->refused = false;
     if (buf->p)
         buf->p[0] = '\0';
+}
+
+static bool buf_charge(struct buf *buf, size_t cap)
+{
+    if (!buf->account || cap <= CHARGED_MIN)
+        return true;
+    if (!buf->account->take(buf->account, cap - buf->charged)) {
+        buf->refused = buf->overflowed = true;
+        return false;
+    }
+    buf->charged = cap;
+    return true;
 }
 
 char *buf_reserve(struct buf *buf, size_t len)
@@ -39,6 +62,10 @@ char *buf_reserve(struct buf *buf, size_t len)
 
         while (cap < need + 1)
             cap *= 2;
+        if (buf->max < SIZE_MAX && cap > buf->max + 1)
+            cap = buf->max + 1;
+        if (!buf_charge(buf, cap))
+            return NULL;
         buf->p = xrealloc(buf->p, cap);
         buf->cap = cap;
     }
@@ -110,6 +137,48 @@ char *buf_take(struct buf *buf)
 {
     char *p = buf->p ? buf->p : xstrdup("");
 
-    *buf = (struct buf){.max = buf->max};
+    if (buf->charged)
+        buf->account->reserved += buf->charged;
+    *buf = (struct buf){.max = buf->max, .account = buf->account};
     return p;
+}
+
+int buf_refuse(const struct buf *buf, struct error *err)
+{
+    return buf->account->refuse(buf->account, err);
+}
+
+/* ---- accounts ---- */
+
+struct buf_account *buf_account_enter(struct buf_account *account)
+{
+    struct buf_account *before = current;
+
+    current = account;
+    return before;
+}
+
+int buf_account_reserve(size_t bytes, struct error *err)
+{
+    if (!current || !bytes)
+        return 0;
+    if (!current->take(current, bytes))
+        return current->refuse(current, err);
+    current->reserved += bytes;
+    return 0;
+}
+
+void buf_account_return(size_t bytes)
+{
+    if (!current || !bytes)
+        return;
+    current->give(current, bytes);
+    current->reserved -= bytes;
+}
+
+void buf_account_done(struct buf_account *account)
+{
+    if (account->reserved)
+        account->give(account, account->reserved);
+    account->reserved = 0;
 }

@@ -89,8 +89,10 @@ static const struct setting settings[] = {
                    "creates that run or wait at once; more are refused with 429"),
     NUMBER_SETTING(request_s, "request-seconds", "30", 1, 3600,
                    "seconds a request to the API may take to arrive whole"),
-    NUMBER_SETTING(body_memory_mb, "body-memory", "128", 4, 65536,
-                   "memory for the bodies of requests to the API, in MiB; a team may hold half"),
+    NUMBER_SETTING(
+        body_memory_mb, "body-memory", "128", 4, 65536,
+        "memory for the bodies of requests to the API and for its responses while they are "
+        "made, in MiB; a team may hold half"),
     NUMBER_SETTING(response_memory_mb, "response-memory", "32", 4, 65536,
                    "memory for responses that clients have not read yet, in MiB; a team may hold "
                    "half, an address a quarter, a connection an eighth"),

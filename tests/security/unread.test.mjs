@@ -302,6 +302,10 @@ describe('large answers of bytes', () => {
 
   test('pictures that nobody reads are not held in memory, and only as many are made as the team’s limit of disk allows', { timeout: 240_000 * patience }, async (t) => {
     await server.api('PATCH', `/admin/teams/${team.teamID}`, { maxDiskMB: 100 })
+    const start = residentBytes(server)
+    let peak = start
+    const watch = setInterval(() => (peak = Math.max(peak, residentBytes(server))), 10)
+    t.after(() => clearInterval(watch))
     for (let i = 0; i < 10; i++) {
       const connection = await RawHttp2.open({ host: '127.0.0.1', port: server.port }, { window: 0 })
       open.push(connection)
@@ -310,6 +314,9 @@ describe('large answers of bytes', () => {
     await eventually('all are answered or refused', () => open.every((one) => one.over || new Set([...one.statuses.keys(), ...one.resets.keys()]).size === 4), 120_000)
     t.diagnostic(`${shown(inMemory())} in memory, ${shown(await spooled())} on the disk`)
     assert.equal(inMemory(), 0)
+    // One team may hold half of body-memory while they are made.
+    t.diagnostic(`${shown(peak - start)} more at most`)
+    assert.ok(peak - start < 128 * MB, `${shown(peak - start)} more`)
     const held = await spooled()
     assert.ok(held > 8 * SIZE && held <= 100 * MB, `${shown(held)} on the disk`)
     assert.match((await picture()).text, /temporary files hold \d+ MiB/)

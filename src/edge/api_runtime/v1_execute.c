@@ -14,18 +14,48 @@ static struct runtime *runtime_of(const struct v1_call *call)
     return call->v1->config.runtime;
 }
 
-/* Text, or base64 for those who want the bytes as they were. */
-static json_t *output_of(const struct buf *output, bool encoded)
+/* Text, or base64 for those who want the bytes as they were. Frees the output. */
+static void add_output(struct buf *text, const char *name, struct buf *output, bool encoded)
 {
-    auto_free char *text = NULL;
+    char *to;
 
-    if (!output->len)
-        return json_string("");
-    if (!encoded)
-        return json_str(buf_str(output));
-    text = xmalloc(BASE64_LEN(output->len) + 1);
-    base64_encode(text, output->p, output->len);
-    return json_stringn(text, BASE64_LEN(output->len));
+    (void)buf_printf(text, "\"%s\":", name);
+    if (!encoded) {
+        (void)json_add_str(text, buf_str(output));
+    } else if ((to = buf_reserve(text, BASE64_LEN(output->len) + 2))) {
+        *to = '"';
+        base64_encode(to + 1, output->p, output->len);
+        to[BASE64_LEN(output->len) + 1] = '"';
+        buf_grew(text, BASE64_LEN(output->len) + 2);
+    }
+    (void)buf_add_char(text, ',');
+    buf_done(output);
+}
+
+/* Output may be long, so it becomes text without a tree. */
+static int answer_result(struct v1_call *call, struct runtime_result *result, bool encoded,
+                         struct error *err)
+{
+    auto_json json_t *rest = json_pack(
+        "{s:i, s:I, s:b, s:b, s:s*}", "exit_code", result->exit_code, "duration_ms",
+        (json_int_t)result->duration_ms, "timed_out", (int)result->timed_out, "truncated",
+        (int)result->truncated, "reason", result->out_of_memory ? RUNTIME_OUT_OF_MEMORY : NULL);
+    auto_free char *rest_text = NULL;
+    auto_buf struct buf text = {0};
+
+    v1_types_kept(rest, result);
+    rest_text = json_text(rest);
+    buf_init_charged(&text, SIZE_MAX);
+    (void)buf_add_char(&text, '{');
+    add_output(&text, "stdout", &result->out, encoded);
+    add_output(&text, "stderr", &result->err, encoded);
+    (void)buf_add_str(&text, str_of(rest_text + 1));
+    if (text.refused) {
+        (void)buf_refuse(&text, err);
+        return error_prefix(err, "the command has ended");
+    }
+    call_answer_text(&call->call, 200, buf_take(&text));
+    return 0;
 }
 
 /* Standard input, as text or bytes. "stdin": more may follow by /input. */
@@ -152,7 +182,7 @@ int v1_execute(struct v1_call *call, struct error *err)
     struct runtime_command command = {0};
     struct runtime_result result = {0};
     struct manner manner = {0};
-    json_t *answer;
+    int r;
 
     if (read_command(call, &command, err) < 0 || read_manner(call, &command, &manner, err) < 0 ||
         runtime_command_check(runtime_of(call), &command, err) < 0)
@@ -166,16 +196,9 @@ int v1_execute(struct v1_call *call, struct error *err)
         runtime_result_done(&result);
         return -1;
     }
-    answer = json_pack("{s:o, s:o, s:i, s:I, s:b, s:b, s:s*}", "stdout",
-                       output_of(&result.out, manner.encoded), "stderr",
-                       output_of(&result.err, manner.encoded), "exit_code", result.exit_code,
-                       "duration_ms", (json_int_t)result.duration_ms, "timed_out",
-                       (int)result.timed_out, "truncated", (int)result.truncated, "reason",
-                       result.out_of_memory ? RUNTIME_OUT_OF_MEMORY : NULL);
-    v1_types_kept(answer, &result);
-    call_answer(&call->call, 200, answer);
+    r = answer_result(call, &result, manner.encoded, err);
     runtime_result_done(&result);
-    return 0;
+    return r;
 }
 
 /* ---- processes in the background; the sandbox "-" stands for any ---- */

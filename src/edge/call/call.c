@@ -17,6 +17,7 @@ static void call_free(struct call *call)
     http_file_free(call->file);
     http_room_give(call->desk->limits, &call->room);
     free(call->text);
+    buf_account_done(&call->making.account);
     close_fd(&call->reply_fd);
     spool_release(&call->reply_charge);
     arena_done(&call->arena);
@@ -241,10 +242,14 @@ void call_run(struct call *call)
     struct error err = {0};
 
     call->step = NULL;
+    if (!call->public && !call->making.limits)
+        http_making_init(&call->making, call->desk->limits, str_of(call->who.team_id));
+    (void)buf_account_enter(call->making.limits ? &call->making.account : NULL);
     if (step(call, &err) < 0) {
         call->step = NULL;
         call->desk->ops->fail(call, &err);
     }
+    (void)buf_account_enter(NULL);
     if (!call->step)
         audit(call);
 }

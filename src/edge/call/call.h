@@ -138,6 +138,7 @@ struct call {
     struct str made;        /* the sandbox it made, which is taken back when its client has left */
     struct http_room room;  /* for the body */
     struct buf body_memory;
+    struct http_making making; /* memory for the answer */
     struct http_file *file;
     int body_fd; /* a body in a file, at its begin; -1 = none */
     int64_t body_length;
@@ -214,6 +215,11 @@ void call_answer_file(struct call *call, int status, const char *content_type, i
 /* call_bytes.c, on a worker: the bytes as a file on the disk, charged to the team until they are sent. */
 int call_answer_bytes(struct call *call, int status, const char *content_type, struct str bytes,
                       struct error *err);
+/* The same in pieces, for what may be large: either answered or dropped. */
+int call_file_open(struct call *call, struct error *err);
+int call_file_add(struct call *call, struct str data, struct error *err);
+void call_file_answer(struct call *call, int status, const char *content_type);
+void call_file_drop(struct call *call);
 /* name must be static, value in the call's arena or static. */
 void call_header(struct call *call, const char *name, struct str value);
 

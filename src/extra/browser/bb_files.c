@@ -75,16 +75,28 @@ int bb_sessions_upload(struct bb_call *call, struct error *err)
     return 0;
 }
 
+static int add_to_zip(void *arg, struct str data, struct error *err)
+{
+    struct call *call = arg;
+
+    if (call->reply_length + (int64_t)data.len > BROWSER_ZIP_MAX)
+        return error_set(err, ERROR_LIMIT, "the downloads are larger than %d MiB",
+                         BROWSER_ZIP_MAX >> 20);
+    return call_file_add(call, data, err);
+}
+
 int bb_sessions_downloads(struct bb_call *call, struct error *err)
 {
     struct store_browser_session session = {0};
-    auto_buf struct buf zip = {0};
 
-    buf_init(&zip, BROWSER_ZIP_MAX);
-    if (bb_running_session(call, &session, err) < 0 ||
-        browser_downloads(call->bb->config.browsers, &session, &zip, err) < 0)
+    if (bb_running_session(call, &session, err) < 0 || call_file_open(&call->call, err) < 0)
         return -1;
-    return call_answer_bytes(&call->call, 200, "application/zip", buf_str(&zip), err);
+    if (browser_downloads(call->bb->config.browsers, &session, add_to_zip, &call->call, err) < 0) {
+        call_file_drop(&call->call);
+        return -1;
+    }
+    call_file_answer(&call->call, 200, "application/zip");
+    return 0;
 }
 
 static int answer_notes(struct bb_call *call, enum browser_notes which, struct error *err)

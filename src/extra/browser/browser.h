@@ -107,8 +107,9 @@ int browser_pages(struct browsers *all, const struct store_browser_session *sess
 int browser_upload(struct browsers *all, const struct store_browser_session *session,
                    struct str name, struct str data, struct error *err);
 /* A zip of what was downloaded. */
+typedef int browser_sink_fn(void *arg, struct str data, struct error *err);
 int browser_downloads(struct browsers *all, const struct store_browser_session *session,
-                      struct buf *out, struct error *err);
+                      browser_sink_fn *sink, void *arg, struct error *err);
 
 /* What was written down of it, when that was asked for: an array of events, or of pictures. Of one that was released too, for a week. */
 enum browser_notes { BROWSER_LOG, BROWSER_RECORDING };

@@ -43,7 +43,7 @@ static int judge(const struct envd_event *event, const struct buf *said, struct 
 }
 
 static int follow(struct envd_process *process, const struct inside_command *command,
-                  struct buf *out, struct error *err)
+                  browser_sink_fn *sink, void *arg, struct error *err)
 {
     int64_t limit = command->timeout_ms ? command->timeout_ms : TIMEOUT_MS;
     int64_t end_ms = clock_mono_ms() + limit;
@@ -65,14 +65,31 @@ static int follow(struct envd_process *process, const struct inside_command *com
             return judge(&event, &said, err);
         if (event.kind == ENVD_STDERR)
             (void)buf_add_str(&said, event.data);
-        if (event.kind == ENVD_STDOUT && out && !buf_add_str(out, event.data))
-            return error_set(err, ERROR_LIMIT, "what the browser gave is longer than %zu bytes",
-                             out->max);
+        if (event.kind == ENVD_STDOUT && sink && sink(arg, event.data, err) < 0)
+            return -1;
     }
+}
+
+static int add_to_buf(void *arg, struct str data, struct error *err)
+{
+    struct buf *out = arg;
+
+    if (buf_add_str(out, data))
+        return 0;
+    return out->refused ? buf_refuse(out, err)
+                        : error_set(err, ERROR_LIMIT,
+                                    "what the browser gave is longer than %zu bytes", out->max);
 }
 
 int inside_run(struct browsers *all, const struct store_browser_session *session,
                const struct inside_command *command, struct buf *out, struct error *err)
+{
+    return inside_run_to(all, session, command, out ? add_to_buf : NULL, out, err);
+}
+
+int inside_run_to(struct browsers *all, const struct store_browser_session *session,
+                  const struct inside_command *command, browser_sink_fn *sink, void *arg,
+                  struct error *err)
 {
     auto_arena struct arena arena = {0};
     struct envd_command start = {
@@ -91,7 +108,7 @@ int inside_run(struct browsers *all, const struct store_browser_session *session
                 ? -1
                 : 0;
     if (r == 0)
-        r = follow(process, command, out, err);
+        r = follow(process, command, sink, arg, err);
     envd_process_free(process);
     return r;
 }
@@ -194,7 +211,7 @@ int browser_upload(struct browsers *all, const struct store_browser_session *ses
 }
 
 int browser_downloads(struct browsers *all, const struct store_browser_session *session,
-                      struct buf *out, struct error *err)
+                      browser_sink_fn *sink, void *arg, struct error *err)
 {
     static const char script[] =
         "import io, os, sys, zipfile\n"
@@ -209,5 +226,5 @@ int browser_downloads(struct browsers *all, const struct store_browser_session *
     const char *const argv[] = {"/usr/bin/python3", "-I", "-c", script, NULL};
     const struct inside_command command = {.argv = argv};
 
-    return inside_run(all, session, &command, out, err);
+    return inside_run_to(all, session, &command, sink, arg, err);
 }

@@ -26,6 +26,10 @@ struct inside_command {
 /* *out may be NULL. ERROR_CONFLICT when it fails: in its own words. */
 int inside_run(struct browsers *all, const struct store_browser_session *session,
                const struct inside_command *command, struct buf *out, struct error *err);
+/* The same, its output in pieces. -1 ends it. */
+int inside_run_to(struct browsers *all, const struct store_browser_session *session,
+                  const struct inside_command *command, browser_sink_fn *sink, void *arg,
+                  struct error *err);
 int inside_read(struct browsers *all, const struct store_browser_session *session, const char *path,
                 struct buf *out, struct error *err);
 /* browser_files.c */

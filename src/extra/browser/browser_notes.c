@@ -38,7 +38,7 @@ static void keep(struct browsers *all, const struct store_browser_session *sessi
     struct error err = {0};
     char path[PATH_SIZE];
 
-    buf_init(&text, NOTES_MAX);
+    buf_init_charged(&text, NOTES_MAX);
     inside_path(which, path);
     if (inside_read(all, session, path, &text, &err) < 0 ||
         browser_file_keep(all, files[which], session->team_id, session->id, buf_str(&text), &err) <
@@ -57,6 +57,17 @@ void notes_keep(struct browsers *all, const struct store_browser_session *sessio
 }
 
 /* ---- reading ---- */
+
+/* Each line gets the session's id. */
+static size_t lines_cost(struct str text)
+{
+    enum { LINE_COST = 512 };
+    size_t lines = 1;
+
+    for (size_t i = 0; i < text.len; i++)
+        lines += text.p[i] == '\n';
+    return lines * LINE_COST;
+}
 
 static json_t *read_lines(struct str text, struct str session_id)
 {
@@ -85,7 +96,7 @@ int browser_notes(struct browsers *all, const struct store_browser_session *sess
     char path[PATH_SIZE];
     int r;
 
-    buf_init(&text, NOTES_MAX);
+    buf_init_charged(&text, NOTES_MAX);
     if (browser_runs(session)) {
         inside_path(which, path);
         r = inside_read(all, session, path, &text, err);
@@ -93,11 +104,15 @@ int browser_notes(struct browsers *all, const struct store_browser_session *sess
         browser_file_path(all, files[which], session->id, path);
         r = fd_read_file_at(AT_FDCWD, path, &text) < 0 ? -1 : 0;
     }
+    if (text.refused)
+        return buf_refuse(&text, err);
     if (r < 0)
         return error_set(err, ERROR_NOT_FOUND,
                          "session '%.*s' has no %s: ask for it with browserSettings.%s",
                          STR_ARG(session->id), which == BROWSER_LOG ? "log" : "recording",
                          which == BROWSER_LOG ? "logSession" : "recordSession");
+    if (buf_account_reserve(json_cost(buf_str(&text)) + lines_cost(buf_str(&text)), err) < 0)
+        return -1;
     *out = read_lines(buf_str(&text), session->id);
     return 0;
 }

@@ -95,8 +95,14 @@ int browser_page_do(struct runtime *runtime, const struct runtime_caller *caller
     r = runtime_exec(runtime, caller, id, &command, &result, err);
     if (r == 0)
         r = judge(&result, err);
-    if (r == 0)
-        (void)buf_add_str(out, buf_str(&result.out));
+    if (r == 0 && result.out.len > out->max)
+        r = error_set(err, ERROR_LIMIT, "what the browser gave is larger than %zu MiB",
+                      out->max >> 20);
+    if (r == 0) {
+        buf_done(out);
+        *out = result.out;
+        result.out = (struct buf){0};
+    }
     runtime_result_done(&result);
     return r;
 }

@@ -69,6 +69,8 @@ static int ask(struct mcp_call *call, json_t *args, const char *name, json_t **a
     buf_init(&text, BROWSER_PAGE_MAX);
     if (act(call, args, name, &id, &text, err) < 0)
         return -1;
+    if (buf_account_reserve(json_cost(buf_str(&text)), err) < 0)
+        return -1;
     if (json_parse(buf_str(&text), answer, err) < 0 || !json_is_object(*answer))
         return error_set(err, ERROR_CONFLICT, "what the sandbox gave is no answer of a browser");
     *about =
@@ -151,6 +153,8 @@ static int mcp_browser_pdf(struct mcp_call *call, json_t *args, struct mcp_outco
     if (document.overflowed)
         return error_set(err, ERROR_LIMIT, "the page as a PDF is larger than %d MiB",
                          MCP_PICTURE_MAX >> 20);
+    if (mcp_outcome_reserve(document.len, err) < 0)
+        return -1;
     mcp_outcome_document(out, "browser:///page.pdf", "application/pdf", buf_str(&document));
     mcp_outcome_json(
         out, json_pack("{s:o, s:I}", "sandbox_id", json_str(id), "size", (json_int_t)document.len));

@@ -58,6 +58,8 @@ static int answer_json(struct v1_call *call, const struct buf *text, struct erro
 {
     json_t *json = NULL;
 
+    if (buf_account_reserve(json_cost(buf_str(text)), err) < 0)
+        return -1;
     if (json_parse(buf_str(text), &json, err) < 0)
         return error_set(err, ERROR_CONFLICT, "what the sandbox gave is no answer of a browser");
     call_answer(&call->call, 200, json);

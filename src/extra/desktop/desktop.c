@@ -57,10 +57,13 @@ static int run(struct runtime *runtime, const struct runtime_caller *caller, str
                       "'desktop', or one with a running X "
                       "server, xdotool and scrot",
                       STR_ARG(said));
-    } else if (r == 0 && result.truncated) {
-        r = error_set(err, ERROR_LIMIT, "the picture is larger than %d MiB", SHOT_MAX >> 20);
-    } else if (r == 0 && out && result.out.len) {
-        (void)buf_add_str(out, buf_str(&result.out));
+    } else if (r == 0 && (result.truncated || (out && result.out.len > out->max))) {
+        r = error_set(err, ERROR_LIMIT, "the picture is larger than %zu MiB",
+                      (out && out->max < SHOT_MAX ? out->max : (size_t)SHOT_MAX) >> 20);
+    } else if (r == 0 && out) {
+        buf_done(out);
+        *out = result.out;
+        result.out = (struct buf){0};
     }
     runtime_result_done(&result);
     return r;

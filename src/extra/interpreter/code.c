@@ -66,7 +66,7 @@ static void keep(struct running *running, json_t *line, size_t size)
 }
 
 /* Errors, the count and the end are noted in any case. */
-static int take_line(struct running *running, struct str text, struct error *err)
+static int take_json(struct running *running, struct str text, struct error *err)
 {
     auto_json json_t *line = NULL;
     struct str type;
@@ -89,6 +89,24 @@ static int take_line(struct running *running, struct str text, struct error *err
         running->error = json_incref(line);
     }
     return 0;
+}
+
+/* Memory for what is kept of it stays reserved. */
+static int take_line(struct running *running, struct str text, struct error *err)
+{
+    size_t cost = json_cost(text), results = json_array_size(running->results);
+    bool failed = running->error != NULL;
+    int r;
+
+    if (buf_account_reserve(cost, err) < 0)
+        return -1;
+    r = take_json(running, text, err);
+    if (json_array_size(running->results) == results && failed == (running->error != NULL))
+        buf_account_return(cost);
+    for (int i = 0; r == 0 && i < 2; i++)
+        if (running->text[i].refused)
+            r = buf_refuse(&running->text[i], err);
+    return r;
 }
 
 static int take_lines(struct running *running, struct error *err)
@@ -126,8 +144,10 @@ static int read_all(struct running *running, struct fetch_stream *stream, int64_
         if (n < 0 && running->code->on_line)
             running->stopped = running->code->on_line(running->code->arg, STR_NONE) != 0;
         if (n > 0 && !buf_add(&running->lines, bytes, (size_t)n))
-            return error_set(err, ERROR_LIMIT, "a line of the answer is longer than %d MiB",
-                             LINE_MAX_BYTES >> 20);
+            return running->lines.refused
+                       ? buf_refuse(&running->lines, err)
+                       : error_set(err, ERROR_LIMIT, "a line of the answer is longer than %d MiB",
+                                   LINE_MAX_BYTES >> 20);
         if (n > 0 && take_lines(running, err) < 0)
             return -1;
     }
@@ -232,9 +252,9 @@ int runtime_code(struct runtime *runtime, const struct runtime_caller *caller, s
     struct runtime_use use;
     int r = -1;
 
-    buf_init(&running.lines, LINE_MAX_BYTES);
-    buf_init(&running.text[0], KEEP_MAX);
-    buf_init(&running.text[1], KEEP_MAX);
+    buf_init_charged(&running.lines, LINE_MAX_BYTES);
+    buf_init_charged(&running.text[0], KEEP_MAX);
+    buf_init_charged(&running.text[1], KEEP_MAX);
     if (runtime_command_check_env(runtime, code->env, err) == 0 &&
         runtime_use(runtime, caller, id, PROVIDER_PORTS, &arena, &use, err) == 0 &&
         provider_address(use.provider, &use.ref, PORT, &arena, &address, err) == 0) {

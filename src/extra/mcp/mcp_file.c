@@ -67,7 +67,7 @@ static int take(void *arg, struct str data)
     room = reading->limit - reading->data.len;
     reading->more = data.len > room;
     (void)buf_add(&reading->data, data.p, reading->more ? room : data.len);
-    return reading->more ? -1 : 0;
+    return reading->more || reading->data.refused ? -1 : 0;
 }
 
 /* Bytes at the end that begin a character whose rest is behind the limit. */
@@ -111,6 +111,8 @@ static int answer_read(struct mcp_call *call, struct reading *reading, struct st
     if (reading->more)
         reading->data.len -= begun_character(buf_str(&reading->data));
     next = offset + (int64_t)reading->data.len;
+    if (mcp_outcome_reserve(reading->data.len, err) < 0)
+        return -1;
     add_content(reading, path, out);
     if (reading->more)
         mcp_outcome_text(
@@ -133,10 +135,12 @@ int mcp_read_file(struct mcp_call *call, json_t *args, struct mcp_outcome *out, 
 
     if (mcp_sandbox(call, args, &id, err) < 0)
         return -1;
-    buf_init(&reading.data, PICTURE_MAX);
+    buf_init_charged(&reading.data, PICTURE_MAX);
     r = runtime_file_read(runtime_of(call), &call->caller, id, path.p, take, &reading, err);
+    if (reading.data.refused)
+        r = buf_refuse(&reading.data, err);
     /* To have had enough is no failure. */
-    if (r == 0 || reading.more)
+    else if (r == 0 || reading.more)
         r = answer_read(call, &reading, path, id, offset, out, err);
     buf_done(&reading.data);
     return r;

@@ -14,8 +14,8 @@ void mcp_capture_init(struct mcp_capture *capture, size_t limit)
 {
     capture->half = limit / 2;
     capture->total = 0;
-    buf_init(&capture->head, capture->half);
-    buf_init(&capture->tail, SIZE_MAX / 2);
+    buf_init_charged(&capture->head, capture->half);
+    buf_init_charged(&capture->tail, SIZE_MAX / 2);
 }
 
 void mcp_capture_done(struct mcp_capture *capture)

@@ -13,7 +13,10 @@
 #include "extra/mcp/mcp_tools_json.h"
 #include "protocol/json/json_shape.h"
 
-enum { PNG_SIZE_AT = 16 }; /* width and height: they come first in it */
+enum {
+    PNG_SIZE_AT = 16,  /* width and height: they come first in it */
+    AS_TEXT_COPIES = 4 /* base64 for the result, in its JSON, and in the event with that */
+};
 
 static const struct mcp_tool tools[] = {
     {"run_command", mcp_run_command, 0},
@@ -133,6 +136,11 @@ void mcp_outcome_text(struct mcp_outcome *out, struct str text)
                                 json_pack("{s:s, s:o}", "type", "text", "text", json_str(text)));
 }
 
+int mcp_outcome_reserve(size_t len, struct error *err)
+{
+    return buf_account_reserve((size_t)AS_TEXT_COPIES * len, err);
+}
+
 static json_t *base64(struct str data)
 {
     auto_free char *text = xmalloc(BASE64_LEN(data.len) + 1);
@@ -165,6 +173,8 @@ int mcp_outcome_screen(struct mcp_outcome *out, struct str sandbox_id, const str
         return error_set(err, ERROR_LIMIT,
                          "the picture is larger than %d MiB: use a smaller screen or part of it",
                          MCP_PICTURE_MAX >> 20);
+    if (mcp_outcome_reserve(png->len, err) < 0)
+        return -1;
     mcp_outcome_image(out, buf_str(png), "image/png");
     mcp_outcome_json(out, json_pack("{s:o, s:o, s:o}", "sandbox_id", json_str(sandbox_id), "width",
                                     side(png, PNG_SIZE_AT), "height",

@@ -132,6 +132,8 @@ void mcp_outcome_text(struct mcp_outcome *out, struct str text);
 /* A picture as content. */
 void mcp_outcome_image(struct mcp_outcome *out, struct str data, const char *type);
 /* What is seen in a sandbox, a PNG: as a picture, with its size. ERROR_LIMIT when it did not fit into the buffer. */
+/* Before many bytes of a guest become part of a result: memory for them in base64 and JSON. */
+int mcp_outcome_reserve(size_t len, struct error *err);
 int mcp_outcome_screen(struct mcp_outcome *out, struct str sandbox_id, const struct buf *png,
                        struct error *err);
 /* A document as content. */

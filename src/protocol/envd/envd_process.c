@@ -25,6 +25,7 @@ enum {
     LOOK_MS = 200,  /* at a connection that cannot be waited for */
     SAID_MAX = 200, /* of an error's message */
     PIECE = 64 * 1024,
+    EVENT_MAX = 256 * 1024, /* an envd sends output in pieces of at most 128 KiB */
     INPUT_MAX = 512 * 1024, /* of one call */
     SELECTOR_MAX = 64,      /* what names a process, and the heads of what comes with it */
     USER_MAX = 1024,
@@ -361,7 +362,7 @@ static int begin(const struct envd_address *address, const struct opening *openi
     atomic_store(&process->input, (int)input);
     process->input_ms = ENVD_CALL_MS;
     process->last_ms = clock_mono_ms();
-    process->decoder.max = ENVD_MESSAGE_MAX;
+    process->decoder.max = EVENT_MAX;
     copy_address(&process->address, address);
     buf_init(&frame, message.len + CONNECT_HEAD_SIZE);
     (void)connect_add(&frame, 0, message);

@@ -318,6 +318,8 @@ static int finish(struct call *call, struct fetch_line *line, CURLcode code, str
     (void)curl_easy_getinfo(line->easy, CURLINFO_RESPONSE_CODE, &status);
     (void)curl_easy_getinfo(line->easy, CURLINFO_RETRY_AFTER, &retry_after);
     out->status = (int)status;
+    if (out->body.refused)
+        return buf_refuse(&out->body, err);
     if (out->body.overflowed)
         return error_set(err, ERROR_LIMIT, "%s %s: the answer is longer than %zu bytes",
                          call->setup.method, call->setup.host, out->body.max);
@@ -336,7 +338,8 @@ int fetch_call(struct fetch *fetch, const struct fetch_request *request, struct 
     int result;
 
     *out = (struct fetch_response){.retry_after_s = -1};
-    buf_init(&out->body, request->response_max ? request->response_max : FETCH_RESPONSE_MAX);
+    buf_init_charged(&out->body,
+                     request->response_max ? request->response_max : FETCH_RESPONSE_MAX);
     line = fetch_line_take(fetch, request);
     if (!line)
         return error_set(err, ERROR_INTERNAL, "no descriptors are left for a connection");

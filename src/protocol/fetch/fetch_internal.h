@@ -12,7 +12,7 @@ enum {
     FETCH_CONNECT_MS = 10 * 1000,
     FETCH_TIMEOUT_MS = 60 * 1000,
     FETCH_RESPONSE_MAX = 1024 * 1024,
-    FETCH_PENDING_MAX = 512 * 1024, /* of a stream nobody reads just now */
+    FETCH_PENDING_MAX = 64 * 1024, /* of a stream nobody reads just now: a team may have many */
     FETCH_HOST_SIZE = 128,
     FETCH_SOCKETS_MAX = 4,
 };

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "base/alloc.h"
+#include "base/list.h"
 
 enum {
     DOOR_THREADS = 2,
@@ -14,6 +15,7 @@ struct http_limits {
     struct workers *door;
     struct shares *addresses;
     struct shares *bodies;
+    size_t body_bytes;
 };
 
 struct http_limits *http_limits_new(const struct http_limits_config *config)
@@ -24,6 +26,7 @@ struct http_limits *http_limits_new(const struct http_limits_config *config)
     limits->addresses = shares_new(&(struct shares_config){.each_max = DOOR_ADDRESS_MAX});
     limits->bodies = shares_new(
         &(struct shares_config){.each_max = config->body_bytes / 2, .all_max = config->body_bytes});
+    limits->body_bytes = config->body_bytes;
     return limits;
 }
 
@@ -99,6 +102,52 @@ void http_room_give(struct http_limits *limits, struct http_room *room)
     if (room->bytes)
         shares_give(limits->bodies, room->team_id, room->bytes);
     *room = (struct http_room){0};
+}
+
+/* ---- answers while they are made ---- */
+
+static bool making_take(struct buf_account *account, size_t bytes)
+{
+    struct http_making *making = container_of(account, struct http_making, account);
+
+    making->full = shares_take(making->limits->bodies, making->team_id, bytes);
+    return making->full == SHARE_TAKEN;
+}
+
+static void making_give(struct buf_account *account, size_t bytes)
+{
+    struct http_making *making = container_of(account, struct http_making, account);
+
+    shares_give(making->limits->bodies, making->team_id, bytes);
+}
+
+static int making_refuse(struct buf_account *account, struct error *err)
+{
+    const struct http_making *making = container_of(account, struct http_making, account);
+    size_t mib = making->limits->body_bytes >> 20;
+
+    if (making->full == SHARE_OWN_FULL) {
+        (void)error_set(err, ERROR_QUOTA,
+                        "the requests of your team, and the responses being made for them, would "
+                        "hold more than %zu MiB of memory (half of the setting body-memory): ask "
+                        "for less, or try again when others have ended",
+                        mib / 2);
+    } else {
+        (void)error_set(err, ERROR_UNAVAILABLE,
+                        "all requests, and the responses being made for them, would hold more than "
+                        "%zu MiB of memory (the setting body-memory): try again in a second",
+                        mib);
+        err->errnum = EBUSY;
+    }
+    err->retry_after_s = 1;
+    return -1;
+}
+
+void http_making_init(struct http_making *making, struct http_limits *limits, struct str team_id)
+{
+    *making = (struct http_making){.account = {making_take, making_give, making_refuse, 0},
+                                   .limits = limits,
+                                   .team_id = team_id};
 }
 
 size_t http_room_held(struct http_limits *limits)

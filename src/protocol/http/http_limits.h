@@ -5,6 +5,7 @@
  * few waiting there: a flood of guesses delays guesses. */
 #pragma once
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "protocol/http/http_server.h"
 #include "protocol/loop/share.h"
@@ -13,7 +14,8 @@
 struct http_limits;
 
 struct http_limits_config {
-    size_t body_bytes; /* of all requests' bodies together; one team may hold half of it */
+    size_t
+        body_bytes; /* of all requests' bodies, and of answers while they are made; one team may hold half of it */
 };
 
 struct http_limits *http_limits_new(const struct http_limits_config *config);
@@ -38,7 +40,16 @@ struct http_room {
 int http_room_take(struct http_limits *limits, const struct http_exchange *ex, struct str team_id,
                    size_t max, struct http_room *out, struct error *err);
 void http_room_give(struct http_limits *limits, struct http_room *room);
-/* Bytes of bodies that are held now. */
+/* Memory for an answer while it is made, of the same shares: buf_init_charged() and buf_account_reserve() take it once
+ * the thread that makes the answer has entered the account. Errors as above. */
+struct http_making {
+    struct buf_account account;
+    struct http_limits *limits;
+    struct str team_id; /* borrowed */
+    enum share_answer full;
+};
+void http_making_init(struct http_making *making, struct http_limits *limits, struct str team_id);
+/* Bytes of bodies, and of answers that are being made, that are held now. */
 size_t http_room_held(struct http_limits *limits);
 
 /* ERROR_UNAVAILABLE, to be tried again in a second. */

@@ -93,6 +93,8 @@ char *json_text(const json_t *json);
 char *json_text_as(const json_t *json, size_t flags);
 /* json_string() that never fails: bad UTF-8 is replaced. */
 json_t *json_str(struct str s);
+/* About what a tree of that text takes, and its text again: for what guests send, before it is parsed. */
+size_t json_cost(struct str text);
 /* Appends a quoted JSON string to text that is built by hand; bad UTF-8 is replaced. */
 bool json_add_str(struct buf *out, struct str s);
 /* Member that is a string, or STR_NONE. */

@@ -155,16 +155,17 @@ static void pause_for(int64_t ms)
     }
 }
 
-static bool is_failure(enum error_code code)
+/* EBUSY: a limit of this server refused it, not the backend. */
+static bool is_failure(const struct error *err)
 {
-    return code == ERROR_UNAVAILABLE || code == ERROR_TIMEOUT;
+    return (err->code == ERROR_UNAVAILABLE && err->errnum != EBUSY) || err->code == ERROR_TIMEOUT;
 }
 
 bool backend_try_again(struct backend_try *try, int r, const struct error *err)
 {
     const struct runtime_settings *settings = try->runtime->config.settings;
     enum error_code code = r < 0 ? err->code : ERROR_NONE;
-    bool failed = is_failure(code);
+    bool failed = r < 0 && is_failure(err);
     bool again = code == ERROR_UNAVAILABLE || (code == ERROR_TIMEOUT && try->once_more_is_safe) ||
                  (code == ERROR_QUOTA && settings->retry.on_quota);
     char why[sizeof(((struct error){0}).message)];
@@ -192,10 +193,10 @@ bool backend_try_inside(struct backend_try *try, const struct provider_ref *ref,
     auto_arena struct arena arena = {0};
     struct provider_sandbox machine = {0};
     struct error why = {0};
-    bool failed = r < 0 && is_failure(err->code);
+    bool failed = r < 0 && is_failure(err);
 
     if (failed && provider_get(try->backend->provider, ref, &arena, &machine, &why) < 0 &&
-        is_failure(why.code)) {
+        is_failure(&why)) {
         breaker_count(try->runtime, try->backend, try->kind, false, why.message);
         return false;
     }

@@ -49,7 +49,8 @@ static void keep(struct buf *buf, struct str data, int64_t limit, bool *truncate
         *truncated = true;
         data.len = room;
     }
-    (void)buf_add_str(buf, data);
+    if (!buf_add_str(buf, data))
+        *truncated = true;
 }
 
 /* Marks what was cut, at the start of a character. */
@@ -169,6 +170,20 @@ static int overdue(struct reading *reading, struct provider_process *process)
     return 0;
 }
 
+static bool is_refused(const struct runtime_result *result)
+{
+    return result->out.refused || result->err.refused;
+}
+
+/* There is no memory for its output, and it would block if nobody read that. */
+static int end_refused(struct provider_process *process)
+{
+    struct error ignored;
+
+    (void)provider_process_signal(process, SIGKILL, &ignored);
+    return 0;
+}
+
 static int nobody_listens(struct reading *reading, struct provider_process *process,
                           struct error *err)
 {
@@ -215,6 +230,8 @@ static int read_all(struct runtime *runtime, struct provider *provider,
         } else if (r > 0 && take(reading, &event)) {
             return 0;
         }
+        if (is_refused(reading->out))
+            return end_refused(process);
         if (run->ttl_s > 0)
             runtime_use_extend(runtime, provider, ref, run->sandbox_id, run->ttl_s);
     }
@@ -269,8 +286,8 @@ int runtime_run(struct runtime *runtime, struct provider *provider, const struct
     int r;
 
     *out = (struct runtime_result){0};
-    buf_init(&out->out, (size_t)run->output_limit + sizeof(TRUNCATED));
-    buf_init(&out->err, (size_t)run->output_limit + sizeof(TRUNCATED));
+    buf_init_charged(&out->out, (size_t)run->output_limit + sizeof(TRUNCATED));
+    buf_init_charged(&out->err, (size_t)run->output_limit + sizeof(TRUNCATED));
     if (start(provider, ref, run, &process, err) < 0) {
         if (err->code != ERROR_INVALID || (err->errnum != ENOENT && err->errnum != EACCES))
             return -1;
@@ -480,6 +497,10 @@ int runtime_exec(struct runtime *runtime, const struct runtime_caller *caller, s
             runtime_result_done(out);
             r = run_once(runtime, &use, command, &arena, &run, out, &started, err);
         }
+    }
+    if (r == 0 && is_refused(out)) {
+        r = buf_refuse(out->out.refused ? &out->out : &out->err, err);
+        (void)error_prefix(err, "the command was killed");
     }
     runtime_live_used(runtime, use.sandbox.id, 1, 0);
     if (run.kept)

@@ -100,6 +100,8 @@ static int run_script(struct runtime *runtime, const struct runtime_use *use, co
 
     if (runtime_run(runtime, use->provider, &use->ref, &run, out, &started, err) < 0)
         return -1;
+    if (out->out.refused)
+        return buf_refuse(&out->out, err);
     if (out->timed_out)
         return error_set(err, ERROR_TIMEOUT, "sandbox '%.*s' did not answer within %d s",
                          STR_ARG(use->sandbox.id), SCRIPT_MS / 1000);
