@@ -3,6 +3,8 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import crypto from 'node:crypto'
+import http from 'node:http'
+import path from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { findProcesses } from '../harness/leftovers.mjs'
@@ -16,6 +18,8 @@ const WORK_TEAMS = 8 // that take all workers of the work lane, 128 each
 const WORK_SHARE = 128
 const WAIT_TEAMS = 4 // that take all workers of the wait lane by Browserbase's API, 64 each
 const WAIT_SHARE = 64
+const QUICK_WRITES = 16 // of each team; two teams take all workers of the quick lane, 3 each
+const FLOODS = 32 // connections of each team with one request after the other
 const ANSWER_MS = 2500
 const LEFT_MS = 3000 // for the end of work whose client left
 const STOP_MS = 8000
@@ -71,7 +75,7 @@ async function exportLayers() {
   return sockets
 }
 
-const hook = () => ({ name: 'h', url: receiver.url, enabled: true, signatureSecret: 'secret', events: ['sandbox.lifecycle.killed'] })
+const hook = (enabled = true) => ({ name: 'h', url: receiver.url, enabled, signatureSecret: 'secret', events: ['sandbox.lifecycle.killed'] })
 
 async function tryWebhooks(keys) {
   const before = receiver.came()
@@ -121,7 +125,17 @@ async function control(what) {
   }
 }
 
-// The same by MCP.
+// What the lists of every API say while nothing can be written to the store.
+async function lists(what, id) {
+  for (const target of ['/sandboxes', '/v2/sandboxes', `/sandboxes/${id}`, '/api/v1/sandboxes', `/api/v1/sandboxes/${id}`, '/v1/sessions']) {
+    const answer = await timely(`${what}: ${target}`, () => server.api('GET', target, undefined, { key: victim }))
+    assert.equal(answer.status, 200, `${target}: ${answer.text}`)
+  }
+  const answer = await timely(`${what}: sandbox_list`, () => server.api('POST', '/mcp', message('sandbox_list', {}), { key: victim }))
+  assert.equal(answer.body?.result?.isError, false, answer.text)
+}
+
+// What control() does, by MCP.
 async function controlMcp(what) {
   const { sandboxID: sandbox_id } = await server.create({}, { key: victim })
   for (const name of ['sandbox_list', 'sandbox_info', 'sandbox_pause', 'sandbox_resume', 'sandbox_kill']) {
@@ -131,7 +145,7 @@ async function controlMcp(what) {
   }
 }
 
-// The same by Browserbase's API.
+// What control() does, by Browserbase's API.
 async function controlBrowsers(what, { id }) {
   const steps = [
     ['GET', '/v1/projects'],
@@ -175,6 +189,45 @@ async function newSession(key) {
   const session = await server.api('POST', '/v1/sessions', { keepAlive: true }, { key })
   assert.equal(session.status, 201, session.text)
   return { ...session.body, key }
+}
+
+// Somebody else writes to the store, for as long as the holder lives: whoever wants to write waits up to 5 s.
+async function lockStore() {
+  const lock = `import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute('BEGIN IMMEDIATE')
+print('locked', flush=True)
+sys.stdin.read()`
+  const holder = spawn('python3', ['-c', lock, path.join(server.data, 'store/quicksand.db')], { stdio: ['pipe', 'pipe', 'inherit'] })
+  await new Promise((done) => holder.stdout.once('data', done))
+  return () => holder.stdin.end()
+}
+
+const newWebhook = (key) => {
+  const body = JSON.stringify(hook(false))
+  return send('POST', '/events/webhooks', key, 'Content-Type: application/json', `Content-Length: ${body.length}`).then((socket) => (socket.write(body), socket))
+}
+
+// Connections of the attackers that each send one short request after the other, reads and writes in turn.
+function flood(target, body) {
+  const agent = new http.Agent({ keepAlive: true })
+  const answers = { 200: 0 }
+  let ended = false
+  const one = async (key, { id }) => {
+    while (!ended)
+      for (const [method, path] of [['GET', target], ['PATCH', `${target}/${id}`]]) {
+        const json = method === 'PATCH' ? JSON.stringify(body) : undefined
+        const { status } = await server.request({ method, path, headers: { 'X-API-KEY': key, 'Content-Type': 'application/json' }, body: json, agent })
+        answers[status] = (answers[status] ?? 0) + 1
+      }
+  }
+  const start = (key, made) => Array.from({ length: FLOODS }, () => one(key, made))
+  const end = async (all) => {
+    ended = true
+    await Promise.all(all)
+    agent.destroy()
+  }
+  return { answers, start, end }
 }
 
 const leave = (sockets) => sockets.forEach((socket) => socket.destroy())
@@ -260,6 +313,40 @@ describe('full lanes', () => {
       leave(sockets)
     }
     for (const [id, key] of sandboxes) assert.equal((await server.api('DELETE', `/sandboxes/${id}`, undefined, { key })).status, 204)
+  })
+
+  test('writes that take all of the quick lane leave every API its lists', { timeout: 300_000 * patience }, async () => {
+    const { sandboxID: id } = await server.create({}, { key: victim })
+    const sockets = []
+    const unlock = await lockStore()
+    try {
+      for (const key of attackers) for (let i = 0; i < QUICK_WRITES; i++) sockets.push(await newWebhook(key))
+      sockets.push(await waits('the list of templates', 'GET', '/templates'))
+      await lists('with a full quick lane', id)
+      assert.deepEqual(sockets.at(-1).received, '', 'the quick lane is not full any more')
+    } finally {
+      unlock()
+      leave(sockets)
+    }
+    assert.equal((await server.api('DELETE', `/sandboxes/${id}`, undefined, { key: victim })).status, 204)
+  })
+
+  test('short requests of two teams without a pause delay no kill, connect, pause and list', { timeout: 300_000 * patience }, async () => {
+    const { answers, start, end } = flood('/events/webhooks', hook(false))
+    const all = []
+    try {
+      for (const key of attackers) {
+        const made = await server.api('POST', '/events/webhooks', hook(false), { key })
+        assert.equal(made.status, 201, made.text)
+        all.push(...start(key, made.body))
+      }
+      await eventually('the requests are served', () => answers[200] > 4 * FLOODS)
+      await control('beside short requests')
+      await controlMcp('beside short requests')
+    } finally {
+      await end(all)
+    }
+    assert.deepEqual(Object.keys(answers), ['200'], JSON.stringify(answers))
   })
 
   test('calls into browsers that take all of the wait lane leave Browserbase’s API its release, get and list', { timeout: 600_000 * patience }, async () => {
