@@ -12,6 +12,9 @@
 
 #define CLOSED "{\"allowOut\":[\"*.b.example\"],\"denyOut\":[\"0.0.0.0/0\"]}"
 
+#define REQUEST "GET / HTTP/1.1\r\nHost: x.b.example\r\n\r\n"
+#define RULES   "{\"rules\":{\"x.b.example\":[{\"transform\":{\"headers\":{\"X-Who\":\"it\"}}}]}}"
+
 enum { RED = BOX, RED_BOXES = 4, BLUE = BOX + RED_BOXES, ALL = 40 };
 
 static void set_box(uint32_t address, const char *team, const char *policy)
@@ -48,13 +51,15 @@ static int try_connect(uint32_t from, int listener, int *out_came)
     return -1;
 }
 
+typedef int (*try_fn)(uint32_t from, int listener, int *out_came);
+
 /* All that the red sandboxes can get. */
-static int connect_all(int listener, int fds[ALL], int came[ALL])
+static int connect_all(try_fn try, int listener, int fds[ALL], int came[ALL])
 {
     int count = 0, refused = 0;
 
     for (uint32_t i = 0; refused < RED_BOXES; i++) {
-        int fd = try_connect(RED + i % RED_BOXES, listener, &came[count]);
+        int fd = try(RED + i % RED_BOXES, listener, &came[count]);
 
         refused = fd < 0 ? refused + 1 : 0;
         if (fd >= 0)
@@ -70,7 +75,7 @@ TEST(a_team_with_many_sandboxes_leaves_connections_for_others)
 
     start_teams(SHARE_CONNECTIONS, "{}");
     listener = listen_at(SERVER);
-    count = connect_all(listener, fds, came);
+    count = connect_all(try_connect, listener, fds, came);
     CHECK(count > RED_BOXES && count <= ALL / 2);
     fd = try_connect(BLUE, listener, &other);
     CHECK(fd >= 0);
@@ -101,7 +106,7 @@ TEST(a_refused_connection_is_logged_with_whose_share_is_used_up)
 
     start_teams(SHARE_CONNECTIONS, "{}");
     listener = listen_at(SERVER);
-    count = connect_all(listener, fds, came);
+    count = connect_all(try_connect, listener, fds, came);
     for (int i = 0; i < count; i++)
         expect_log("allowed", NULL, "");
     expect_log("denied", NULL, "too many connections of this ");
@@ -109,6 +114,93 @@ TEST(a_refused_connection_is_logged_with_whose_share_is_used_up)
         (void)close(fds[i]);
         (void)close(came[i]);
     }
+    stop();
+}
+
+/* The sandbox learns the address of the host that has a rule. */
+static void learn_address(uint32_t from)
+{
+    int fd = dial(from, rig.dns_port);
+
+    CHECK_INT(ask_tcp(fd, "x.b.example").count, 1);
+    (void)close(fd);
+}
+
+/* One request from there to the host with a rule: its connection, or -1 when it was refused. */
+static int try_read(uint32_t from, int listener, int *out_came)
+{
+    int fd = dial(from, rig.tcp_port);
+    struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = listener, .events = POLLIN}};
+    char text[1024] = "";
+
+    CHECK(fd_write_full(fd, REQUEST, sizeof(REQUEST) - 1) == 0);
+    CHECK(poll(fds, 2, WAIT_MS) > 0);
+    if (fds[1].revents) {
+        *out_came = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        CHECK(read_some(*out_came, text, sizeof(text)) > 0);
+        CHECK(strstr(text, "X-Who: it\r\n"));
+        return fd;
+    }
+    CHECK(read_some(fd, text, sizeof(text)) > 0);
+    CHECK(str_starts(str_of(text), STR("HTTP/1.1 403 ")));
+    if (!strstr(text, " to hosts with rules at once"))
+        test_fail(__FILE__, __LINE__, "the answer is %s", text);
+    (void)close(fd);
+    return -1;
+}
+
+TEST(a_team_with_many_connections_to_hosts_with_rules_leaves_some_to_others)
+{
+    int listener, count, fds[ALL], came[ALL], fd, other;
+
+    start_teams(SHARE_READ, RULES);
+    for (uint32_t from = RED; from <= BLUE; from++)
+        learn_address(from);
+    listener = listen_at(SERVER);
+    count = connect_all(try_read, listener, fds, came);
+    CHECK(count > RED_BOXES && count <= ALL / 2);
+    fd = try_read(BLUE, listener, &other);
+    CHECK(fd >= 0);
+    (void)close(fd);
+    (void)close(other);
+    /* What is closed can be used again. */
+    (void)close(fds[0]);
+    (void)close(came[0]);
+    WAIT_FOR((fd = try_read(RED, listener, &other)) >= 0);
+    (void)close(fd);
+    (void)close(other);
+    for (int i = 1; i < count; i++) {
+        (void)close(fds[i]);
+        (void)close(came[i]);
+    }
+    stop();
+}
+
+TEST(connections_whose_requests_cannot_be_read_use_no_share)
+{
+    /* TLS with x.b.example: nobody told the process of an authority to sign for it. */
+    static const char hello[] =
+        "\x16\x03\x01\x00\x43\x01\x00\x00\x3f\x03\x03"
+        "01234567890123456789012345678901"
+        "\x00\x00\x02\x13\x01\x01\x00\x00\x14\x00\x00\x00\x10\x00\x0e\x00\x00\x0bx.b.example";
+    int listener, fd, came;
+    char text[64];
+
+    start_teams(SHARE_READ, RULES);
+    learn_address(RED);
+    listener = listen_at(SERVER);
+    for (int i = 0; i < ALL; i++) {
+        fd = dial(RED, rig.tcp_port);
+        CHECK(fd_write_full(fd, hello, sizeof(hello) - 1) == 0);
+        CHECK(read_some(fd, text, sizeof(text)) > 0); /* the alert */
+        (void)close(fd);
+        expect_log("allowed", "x.b.example", "");
+        expect_log("denied", "x.b.example", "there is no authority to sign for the host");
+    }
+    fd = try_read(RED, listener, &came);
+    CHECK(fd >= 0);
+    (void)close(fd);
+    (void)close(came);
     stop();
 }
 
@@ -190,7 +282,7 @@ TEST(a_team_with_much_unfinished_data_leaves_memory_to_others)
     CHECK_INT(ask_tcp(fd, "x.b.example").count, 1);
     (void)close(fd);
     fd = dial(BLUE, rig.tcp_port);
-    CHECK(fd_write_full(fd, "GET / HTTP/1.1\r\nHost: x.b.example\r\n\r\n", 37) == 0);
+    CHECK(fd_write_full(fd, REQUEST, sizeof(REQUEST) - 1) == 0);
     came = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     CHECK_INT(fd_read_full(came, text, 37), 37);
     (void)close(fd);
