@@ -5,6 +5,7 @@ import crypto from 'node:crypto'
 import { once } from 'node:events'
 import fs from 'node:fs'
 import { after, before, test } from 'node:test'
+import { builder } from '../harness/registry.mjs'
 import { eventually, patience } from '../harness/server.mjs'
 import { discard, onSmallDisk } from '../harness/small-disk.mjs'
 
@@ -142,6 +143,17 @@ test('the export of a template is charged to its team and given back', { timeout
   const answer = await server.api('GET', '/templates/base/layer', undefined, { key: mine.key, timeoutMs: 100_000 * patience })
   assert.equal(answer.status, 429, `${answer.status}`)
   assert.match(answer.text, /limit of 2 MiB/)
+  await nothingHeld()
+})
+
+test('what a build reads from a URL is charged to its team and given back', { timeout: 120_000 * patience }, async () => {
+  const builds = builder({ api: (method, target, body) => server.api(method, target, body, { key: mine.key }) })
+  const add = (bytes) => ({ fromTemplate: 'base', steps: [{ type: 'COPY', args: ['file', '/tmp/got', 'root', '0644'], url: `http://203.0.113.1/bytes?n=${bytes}` }] })
+  await server.api('PATCH', `/admin/teams/${mine.teamID}`, { maxDiskMB: 20 })
+  const end = await builds.failed(add(30 * MB))
+  assert.match(end.reason.message, /your team's uploads and other temporary files hold \d+ MiB, and 1 MiB more are over its limit of 20 MiB/)
+  await nothingHeld()
+  await builds.ready('small-enough', add(MB))
   await nothingHeld()
 })
 
