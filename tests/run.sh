@@ -24,7 +24,8 @@
 #
 # A job that failed beside others runs once more at the end, alone. If it passes, it counts as passed and is listed as
 # unsteady below the table (and in build/test/unsteady), with the tests that failed at first. There is no second run for
-# security tests and sanitizer reports, and with UNSTEADY=fail for no test.
+# security tests and sanitizer reports, and with UNSTEADY=fail for no test. The list also has
+# each limit of time that a test kept only in a later try (timely() in harness/server.mjs).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -336,7 +337,7 @@ run_again()
     *) run "$suite" "$@" ;;
     esac 2>&1 | tee "$logs/$suite.again"
     for part; do
-        [ "$(failures "$suite" "$part")" -gt 0 ] || echo "$suite $part: ${first[$part]}" >>"$logs/unsteady"
+        [ "$(failures "$suite" "$part")" -gt 0 ] || echo "$suite $part failed beside others and passed alone: ${first[$part]}" >>"$logs/unsteady"
     done
 }
 
@@ -418,6 +419,6 @@ awk -v seconds="$SECONDS" -v order="${suites[*]}" '
     }' "$results" >"$logs/summary"
 status=$?
 sed '$d' "$logs/summary"
-sed 's/^/unsteady, failed beside others and passed alone: /' "$logs/unsteady"
+sed 's/^/unsteady: /' "$logs/unsteady"
 tail -n 1 "$logs/summary"
 exit $status

@@ -53,14 +53,25 @@ export async function eventually(what, check, limitMs = 10_000, stepMs = 20) {
   }
 }
 
-// A limit that a busy machine may break now and then, but not five times in a row. measure() gives milliseconds.
+// A limit that a busy machine may break now and then, but not five times in a row. measure() gives milliseconds. What
+// needed more than one try is listed as unsteady (run.sh), and fails with UNSTEADY=fail.
 export async function timely(what, limitMs, measure) {
+  const tries = process.env.UNSTEADY === 'fail' ? 1 : 5
   const took = []
-  while (took.length < 5) {
+  const text = () => `${what}: ${took.map(Math.round).join(', ')} ms, and the limit is ${limitMs * patience} ms`
+  while (took.length < tries) {
     took.push(await measure())
-    if (took.at(-1) < limitMs * patience) return
+    if (took.at(-1) >= limitMs * patience) continue
+    if (took.length > 1) noteUnsteady(`needed ${took.length} tries: ${text()}`)
+    return
   }
-  assert.fail(`${what}: ${took.map(Math.round).join(', ')} ms, not below ${limitMs}`)
+  assert.fail(text())
+}
+
+function noteUnsteady(text) {
+  const folder = path.join(repository, 'build/test')
+  fs.mkdirSync(folder, { recursive: true })
+  fs.appendFileSync(path.join(folder, 'unsteady'), `${path.relative(repository, process.argv[1] ?? '')} ${text}\n`)
 }
 
 class Server {
