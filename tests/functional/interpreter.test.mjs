@@ -39,7 +39,9 @@ test('creates in a row do not wait until the warm pool is full again', { timeout
     await server.api('DELETE', `/sandboxes/${one.sandboxID}`)
   }
   t.diagnostic(`${times.join(' ')} ms`)
-  assert.ok(Math.max(...times) < 800 * patience, `${times.join(' ')} ms`)
+  // When creates wait for the pool, every fifth takes seconds. A busy machine may delay one or two for other reasons.
+  const third = times.toSorted((a, b) => b - a)[2]
+  assert.ok(third < 800 * patience, `${times.join(' ')} ms`)
 })
 
 test('as a stream, of lines or of events', async () => {

@@ -99,9 +99,9 @@ for (const who of ['server', 'warden']) {
 
 test('one that stood still for longer than its time goes on when it is resumed', { timeout: 60_000 }, async () => {
   const box = still
-  await sleep(Math.max(0, stillSince + 8000 - Date.now()))
+  await sleep(Math.max(0, stillSince + 8000 - Date.now())) // its 3 s and the grace of 3 s pass
   assert.equal((await server.api('POST', `/sandboxes/${box.sandboxID}/connect`, { timeout: 60 })).status, 201)
   assert.equal((await server.api('GET', `/sandboxes/${box.sandboxID}`)).body.resumedFrom, 'memory')
-  await sleep(8000)
+  await sleep(8000) // by now its envd would have ended it, had it not got the new time
   assert.equal((await server.sandbox(box.sandboxID, 49983, '/health')).status, 204)
 })

@@ -224,7 +224,7 @@ TEST(envd_that_cannot_be_told_is_told_later)
     (void)snprintf(away, sizeof(away), "%s.away", path);
     CHECK_INT(rename(path, away), 0);
     OK(sandbox_extend(env.all, TEAM, str_of(id), 7200, &arena, &view, &err));
-    (void)usleep(1500000); /* one more try in vain */
+    WAIT_FOR(engine_fake_connects_failed(env.engine) >= 2);
     CHECK(!was_told(&env));
     CHECK_INT(rename(away, path), 0);
     WAIT_FOR(was_told(&env));

@@ -1,6 +1,9 @@
 /* Terminals with shells of this host, by the real envd. */
 #include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "runtime/command/terminal.h"
@@ -10,6 +13,7 @@ struct view {
     pthread_mutex_t lock;
     struct buf seen;
     bool full, ended, lost;
+    int while_full; /* calls of on_data() */
     int code;
 };
 
@@ -21,6 +25,7 @@ static bool on_data(void *arg, struct str data)
     (void)pthread_mutex_lock(&view->lock);
     (void)buf_add_str(&view->seen, data);
     more = !view->full;
+    view->while_full += view->full;
     (void)pthread_mutex_unlock(&view->lock);
     return more;
 }
@@ -167,7 +172,8 @@ TEST(terminal_waits_for_its_viewer)
     char id[RUNTIME_ID_SIZE];
     struct runtime_sandbox sandbox;
     struct view view, other;
-    size_t len;
+    char file[] = "/tmp/quicksand-terminal-XXXXXX";
+    auto_free char *line = NULL;
 
     work_open_local(&env, work_quick);
     sandbox = work_ensure(&env, "k", TIER_CREATED, &arena);
@@ -181,14 +187,14 @@ TEST(terminal_waits_for_its_viewer)
     (void)pthread_mutex_lock(&view.lock);
     view.full = true;
     (void)pthread_mutex_unlock(&view.lock);
-    terminal_input(terminal, STR("echo x; sleep 0.5; echo y; sleep 0.3; echo en''ded\n"));
-    work_sleep_ms(200);
+    (void)close(mkstemp(file));
+    line = xasprintf("echo x; sleep 0.1; echo y; sleep 0.1; echo en''ded; rm %s\n", file);
+    terminal_input(terminal, str_of(line));
+    WAIT_FOR(access(file, F_OK) < 0);
+    work_sleep_ms(300); /* nothing comes meanwhile */
     (void)pthread_mutex_lock(&view.lock);
-    len = view.seen.len;
-    (void)pthread_mutex_unlock(&view.lock);
-    work_sleep_ms(1000);
-    (void)pthread_mutex_lock(&view.lock);
-    CHECK_INT(view.seen.len, len);
+    CHECK_INT(view.while_full, 1);
+    CHECK(str_find_str(buf_str(&view.seen), STR("ended")) < 0);
     view.full = false;
     (void)pthread_mutex_unlock(&view.lock);
     terminal_resume(terminal);

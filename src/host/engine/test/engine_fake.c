@@ -309,8 +309,10 @@ static int fake_freeze(struct engine *engine, const char *id, bool frozen, struc
 static int fake_connect_envd(struct engine *engine, const char *id)
 {
     auto_unlock struct fake *fake = fake_lock(engine);
+    int fd = fake->run_dir ? engine_socket_connect(fake->run_dir, id) : -ENOENT;
 
-    return fake->run_dir ? engine_socket_connect(fake->run_dir, id) : -ENOENT;
+    fake->connects_failed += fd < 0;
+    return fd;
 }
 
 static int fake_find_envd(struct engine *engine, const char *id, char *out, size_t size)
@@ -663,6 +665,13 @@ void engine_fake_reboot(struct engine *engine)
         box->running = box->frozen = false;
         fake_silence(box);
     }
+}
+
+size_t engine_fake_connects_failed(struct engine *engine)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+
+    return fake->connects_failed;
 }
 
 void engine_fake_last_request(struct engine *engine, char *out, size_t size)

@@ -48,5 +48,7 @@ int engine_fake_waiting(struct engine *engine);
 void engine_fake_full(struct engine *engine, bool full);
 /* The host died and came back: no box runs, disks are there, nobody says anything. */
 void engine_fake_reboot(struct engine *engine);
+/* How many connections to an envd were tried in vain. */
+size_t engine_fake_connects_failed(struct engine *engine);
 /* The last request an envd got: head and body, as on the wire. */
 void engine_fake_last_request(struct engine *engine, char *out, size_t size);

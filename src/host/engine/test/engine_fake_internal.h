@@ -50,6 +50,7 @@ struct fake {
     struct list events;
     char *run_dir;
     char *last_request;
+    size_t connects_failed;
     engine_fake_envd_fn *envd_fn;
     void *envd_arg;
     int calls, failures, waiting, taken, told, fail_at, fail_kills, fail_freezes, fail_stops,
