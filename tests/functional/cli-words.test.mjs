@@ -111,14 +111,31 @@ describe('names', () => {
     assert.doesNotMatch(list({ NO_COLOR: '1' }), /\x1b/)
   })
 
-  test('ls --ports shows what is listened to inside', async () => {
+  test('ls shows the ports of servers inside, without a command and without use', async () => {
     await good('exec', 'web', '--', 'sh', '-c', 'for port in 8080 443; do sudo setsid python3 -m http.server $port >/dev/null 2>&1 & done')
-    await eventually('both servers', async () => JSON.stringify((await json('ls', '--ports')).find((one) => one.id === first).ports) === '[443,8080]')
-    const table = await good('ls', '--ports')
+    const api = async (path) => (await fetch(`${server.url}/${path}`, { headers: { 'X-API-Key': server.key } })).json()
+    const state = async () => ({
+      ends: (await api(`sandboxes/${first}`)).endAt,
+      used: (await api(`api/v1/sandboxes/${first}`)).last_used_at,
+      commands: (await api('api/v1/stats')).total.commands,
+      events: (await api(`api/v1/events?sandbox_id=${first}&limit=1000`)).events.map((one) => one.type),
+      started: (await good('logs', first)).split('process.started').length,
+    })
+    const before = await state()
+    await eventually('both servers', async () => JSON.stringify((await json('ls')).find((one) => one.id === first).ports?.map((one) => one.port)) === '[443,8080]')
+    const table = await good('ls')
     assert.match(table, /^ID +NAME +KEY +TEMPLATE +STATE +ENDS +PORTS +PROVIDER/)
     assert.match(table, new RegExp(`^${first} +web .* running +in \\d+\\w +443,8080 +e2b`, 'm'))
     assert.match(table, new RegExp(`^${second} .* running +in \\d+\\w +- +e2b`, 'm'))
-    await refused(['ls', '--ports', '--watch'], 2, /not with --watch/)
+    assert.deepEqual((await json('show', first)).ports, [{ port: 443, loopback: false }, { port: 8080, loopback: false }])
+    const watched = await quicksand(['ls', '--watch'], {
+      onStart: (child, output) => void eventually('two lists', () => output().split(' 443,8080 ').length > 2).then(() => child.kill('SIGINT')),
+    })
+    assert.deepEqual([watched.code, watched.stderr], [0, ''])
+    assert.deepEqual(await state(), before)
+    await good('pause', 'web')
+    assert.match(await good('ls'), new RegExp(`^${first} .* paused +- +- +e2b`, 'm'))
+    await good('resume', 'web')
   })
 
   test('help groups the commands by task', async () => {

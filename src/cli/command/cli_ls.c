@@ -8,8 +8,6 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "cli/command/cli_ports.h"
-#include "cli/command/cli_runtime.h"
 #include "cli/command/commands.h"
 #include "cli/core/cli_command.h"
 #include "cli/core/cli_ends.h"
@@ -27,7 +25,7 @@ enum { WATCH_MS = 1000 };
 struct ls {
     const char *state, *agent_id, *format;
     struct cli_list filters;
-    bool quiet, all, watch, ports;
+    bool quiet, all, watch;
 };
 
 static char *owner(const json_t *row)
@@ -61,13 +59,14 @@ static char *ports(const json_t *row)
 
     buf_init(&out, 1024);
     for (size_t i = 0; i < json_array_size(list); i++)
-        (void)buf_printf(&out, "%s%lld", i ? "," : "",
-                         (long long)json_integer_value(json_array_get(list, i)));
+        (void)buf_printf(
+            &out, "%s%lld", i ? "," : "",
+            (long long)json_integer_value(json_object_get(json_array_get(list, i), "port")));
     return xstrdup(out.len ? out.p : "-");
 }
 
 /* Of a list with all columns, those that are wanted. */
-static void print_table(const json_t *rows, bool with_team, bool with_ports)
+static void print_table(const json_t *rows, bool with_team)
 {
     static const struct cli_column all[] = {
         {"ID", "id"},
@@ -87,8 +86,7 @@ static void print_table(const json_t *rows, bool with_team, bool with_ports)
     size_t count = 0;
 
     for (size_t i = 0; i < COUNT; i++)
-        if ((with_team || strcmp(all[i].title, "TEAM") != 0) &&
-            (with_ports || strcmp(all[i].title, "PORTS") != 0))
+        if (with_team || strcmp(all[i].title, "TEAM") != 0)
             columns[count++] = all[i];
     cli_print_rows(rows, columns);
 }
@@ -145,8 +143,10 @@ static const char *wanted_team(const struct cli_list *filters)
 
 static json_t *read_rows(struct cli *cli, const struct ls *ls, struct error *err)
 {
-    struct cli_wanted wanted = {
-        .state = ls->state, .agent_id = ls->agent_id, .team = wanted_team(&ls->filters)};
+    struct cli_wanted wanted = {.state = ls->state,
+                                .agent_id = ls->agent_id,
+                                .team = wanted_team(&ls->filters),
+                                .ports = !ls->quiet};
     auto_json json_t *rows = cli_sandboxes(cli, &wanted, err), *gone = NULL;
     json_t *chosen, *row;
     size_t i;
@@ -168,8 +168,6 @@ static json_t *read_rows(struct cli *cli, const struct ls *ls, struct error *err
         json_decref(chosen);
         return NULL;
     }
-    if (ls->ports)
-        cli_ports_add(cli, chosen);
     return chosen;
 }
 
@@ -187,7 +185,7 @@ static void print_rows(const struct cli *cli, const struct ls *ls, const json_t 
     } else if (cli->json) {
         cli_print_json(rows);
     } else {
-        print_table(rows, wanted_team(&ls->filters) != NULL, ls->ports);
+        print_table(rows, wanted_team(&ls->filters) != NULL);
     }
 }
 
@@ -228,9 +226,6 @@ static int check(const struct ls *ls)
                              ls->filters.items[i]);
     if (ls->format && cli_pattern_check(ls->format, &err) < 0)
         return cli_usage(&cli_ls_command, "--format: %s", err.message);
-    if (ls->ports && ls->watch)
-        return cli_usage(&cli_ls_command,
-                         "--ports counts as use of the sandboxes: not with --watch");
     if (ls->format && ls->quiet)
         return cli_usage(&cli_ls_command, "--quiet and --format exclude each other");
     return CLI_ARGS_RUN;
@@ -249,8 +244,6 @@ static int run_ls(struct cli *cli, int argc, char **argv)
          "repeated; team=NAME or team=* (operators): those of other teams"},
         {"format", 0, CLI_TEXT, &ls.format, "PATTERN",
          "a line for each, like '{{.id}} {{.state}}'"},
-        {"ports", 'p', CLI_FLAG, &ls.ports, NULL,
-         "also the TCP ports that are listened to; asks inside, which counts as use"},
         {"watch", 'w', CLI_FLAG, &ls.watch, NULL, "again every second, until Ctrl-C"},
         {.name = NULL},
     };
@@ -280,5 +273,4 @@ const struct cli_command cli_ls_command = {
                 "quicksand ls -q --filter template=base --filter label=owner=me\n"
                 "quicksand ls -a --format '{{.id}} {{.state}} {{.metadata.owner}}'\n"
                 "quicksand ls --filter 'team=*'\n"
-                "quicksand ls --ports\n"
                 "quicksand ls -w"};

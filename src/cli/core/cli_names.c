@@ -33,6 +33,7 @@ static json_t *list_page(struct cli *cli, const struct cli_wanted *wanted, int64
     add_parameter(&path, "state", wanted->state);
     add_parameter(&path, "agent_id", wanted->agent_id);
     add_parameter(&path, "team", wanted->team);
+    add_parameter(&path, "ports", wanted->ports ? "true" : NULL);
     if (cli_v1(cli, "GET", buf_take(&path), NULL, &answer, err) < 0)
         return NULL;
     return json_incref(json_object_get(answer, "sandboxes"));

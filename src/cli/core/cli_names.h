@@ -7,6 +7,7 @@ struct cli_wanted {
     const char *state;    /* NULL: all that are not killed */
     const char *agent_id; /* NULL: of any */
     const char *team;     /* NULL: the own; "*": all */
+    bool ports;           /* each with its member "ports" */
 };
 /* In one array, newest first, or NULL with err. */
 json_t *cli_sandboxes(struct cli *cli, const struct cli_wanted *wanted, struct error *err);

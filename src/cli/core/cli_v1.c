@@ -41,9 +41,10 @@ int cli_v1(struct cli *cli, const char *method, char *path_consume, const json_t
 
 json_t *cli_v1_sandbox(struct cli *cli, const char *id, struct error *err)
 {
+    auto_free char *path = cli_v1_path("sandboxes", id);
     auto_json json_t *row = NULL;
 
-    if (cli_v1(cli, "GET", cli_v1_path("sandboxes", id), NULL, &row, err) < 0 ||
+    if (cli_v1(cli, "GET", xasprintf("%s?ports=true", path), NULL, &row, err) < 0 ||
         cli_ends_add_one(cli, row, err) < 0)
         return NULL;
     return json_incref(row);

@@ -294,6 +294,20 @@ int sandbox_metrics(struct sandboxes *all, struct str team_id, struct str id, in
     return 0;
 }
 
+int sandbox_ports(struct sandboxes *all, struct str team_id, struct str id, struct box_ports *out,
+                  struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct sandbox_view view;
+    char text[ID_SIZE];
+
+    if (sandbox_get(all, team_id, id, &arena, &view, err) < 0)
+        return -1;
+    if (view.state != SANDBOX_RUNNING || !str_copy(id, text, sizeof(text)))
+        return error_set(err, ERROR_CONFLICT, "sandbox '%.*s' is not running", STR_ARG(id));
+    return all->engine->ops->ports(all->engine, text, out, err);
+}
+
 size_t team_metrics(struct sandboxes *all, struct str team_id, int64_t from_us, int64_t until_us,
                     struct arena *arena, struct team_sample **out)
 {

@@ -35,6 +35,9 @@ struct team_sample {
 int sandbox_metrics(struct sandboxes *all, struct str team_id, struct str id, int64_t from_us,
                     int64_t until_us, struct arena *arena, struct sandbox_metrics *out,
                     struct error *err);
+/* The TCP ports that a running sandbox listens on now. Does not count as use. */
+int sandbox_ports(struct sandboxes *all, struct str team_id, struct str id, struct box_ports *out,
+                  struct error *err);
 /* Of all sandboxes together, also of those that are gone. */
 void metrics_network_total(struct sandboxes *all, struct box_traffic *out);
 /* The last sample of each; malloc()ed. */

@@ -12,13 +12,12 @@ static struct runtime *runtime_of(const struct v1_call *call)
 }
 
 static void answer_with(struct v1_call *call, int status, const struct runtime_sandbox *sandbox,
-                        struct str tier)
+                        const struct v1_besides *besides)
 {
-    struct v1_besides besides = {.tier = tier};
     struct buf out;
 
     buf_init(&out, SIZE_MAX);
-    v1_types_sandbox(&out, sandbox, &besides);
+    v1_types_sandbox(&out, sandbox, besides);
     call_answer_text(&call->call, status, buf_take(&out));
 }
 
@@ -44,7 +43,7 @@ int v1_sandboxes_create(struct v1_call *call, struct error *err)
         call->made = sandbox.id;
     call_header(&call->call, "Location",
                 str_of(arena_printf(&call->arena, "/api/v1/sandboxes/%.*s", STR_ARG(sandbox.id))));
-    answer_with(call, 201, &sandbox, str_of(runtime_tier_name(tier)));
+    answer_with(call, 201, &sandbox, &(struct v1_besides){.tier = str_of(runtime_tier_name(tier))});
     return 0;
 }
 
@@ -81,6 +80,7 @@ int v1_sandboxes_list(struct v1_call *call, struct error *err)
     struct runtime_sandbox *items = NULL;
     struct v1_teams teams;
     int64_t limit = 100;
+    bool ports = false;
     size_t count = 0;
     struct buf out;
 
@@ -88,21 +88,25 @@ int v1_sandboxes_list(struct v1_call *call, struct error *err)
         v1_query_str(call, "task_id", &filter.task_id, err) < 0 ||
         v1_query_str(call, "provider", &filter.provider, err) < 0 ||
         v1_query_int(call, "before", 0, INT64_MAX, &filter.before_us, err) < 0 ||
-        v1_query_int(call, "limit", 1, 1000, &limit, err) < 0)
+        v1_query_int(call, "limit", 1, 1000, &limit, err) < 0 ||
+        v1_query_bool(call, "ports", &ports, err) < 0)
         return -1;
     filter.limit = (size_t)limit;
     if (runtime_sandbox_list(runtime_of(call), &teams.caller, &filter, &call->arena, &items, &count,
                              err) < 0)
         return -1;
+    if (ports)
+        runtime_sandbox_ports(runtime_of(call), &teams.caller, items, count, &call->arena);
     buf_init(&out, SIZE_MAX);
     (void)buf_add_str(&out, STR("{\"sandboxes\":["));
     for (size_t i = 0; i < count; i++) {
-        struct v1_besides besides = {0};
+        struct v1_besides besides = {.ports = ports};
 
         hide_secrets(call, &items[i]);
-        if (teams.items)
-            besides = (struct v1_besides){.team = v1_teams_name(&teams, items[i].team_id),
-                                          .team_id = items[i].team_id};
+        if (teams.items) {
+            besides.team = v1_teams_name(&teams, items[i].team_id);
+            besides.team_id = items[i].team_id;
+        }
         (void)buf_add_str(&out, i ? STR(",") : STR(""));
         v1_types_sandbox(&out, &items[i], &besides);
     }
@@ -112,25 +116,28 @@ int v1_sandboxes_list(struct v1_call *call, struct error *err)
 }
 
 /* The sandbox of the path as it is now. */
-static int answer_sandbox(struct v1_call *call, bool refresh, struct error *err)
+static int answer_sandbox(struct v1_call *call, bool refresh, bool ports, struct error *err)
 {
     struct runtime_sandbox sandbox = {0};
 
     if (runtime_sandbox_get(runtime_of(call), &call->caller, call->params[0], refresh, &call->arena,
                             &sandbox, err) < 0)
         return -1;
+    if (ports)
+        runtime_sandbox_ports(runtime_of(call), &call->caller, &sandbox, 1, &call->arena);
     hide_secrets(call, &sandbox);
-    answer_with(call, 200, &sandbox, STR_NONE);
+    answer_with(call, 200, &sandbox, &(struct v1_besides){.ports = ports});
     return 0;
 }
 
 int v1_sandboxes_get(struct v1_call *call, struct error *err)
 {
-    bool refresh = false;
+    bool refresh = false, ports = false;
 
-    if (v1_query_bool(call, "refresh", &refresh, err) < 0)
+    if (v1_query_bool(call, "refresh", &refresh, err) < 0 ||
+        v1_query_bool(call, "ports", &ports, err) < 0)
         return -1;
-    return answer_sandbox(call, refresh, err);
+    return answer_sandbox(call, refresh, ports, err);
 }
 
 int v1_sandboxes_delete(struct v1_call *call, struct error *err)
@@ -153,14 +160,14 @@ int v1_sandboxes_pause(struct v1_call *call, struct error *err)
 {
     if (runtime_sandbox_pause(runtime_of(call), &call->caller, call->params[0], err) < 0)
         return -1;
-    return answer_sandbox(call, false, err);
+    return answer_sandbox(call, false, false, err);
 }
 
 int v1_sandboxes_resume(struct v1_call *call, struct error *err)
 {
     if (runtime_sandbox_resume(runtime_of(call), &call->caller, call->params[0], err) < 0)
         return -1;
-    return answer_sandbox(call, false, err);
+    return answer_sandbox(call, false, false, err);
 }
 
 int v1_sandboxes_port(struct v1_call *call, struct error *err)

@@ -177,6 +177,7 @@ TEST(v1_life)
     CHECK_INT(request("GET", "/sandboxes?state=paused&limit=7", NULL, NULL), 200);
     CHECK(was_asked("list(paused,7)"));
     check_error("GET", "/sandboxes?limit=0", NULL, 400, "invalid", false);
+    check_error("GET", "/sandboxes?ports=7", NULL, 400, "invalid", false);
     check_error("GET", "/sandboxes?limit=x", NULL, 400, "invalid", false);
     CHECK_INT(request("POST", ONE "/pause", NULL, NULL), 200);
     CHECK_INT(request("POST", ONE "/resume", NULL, NULL), 200);

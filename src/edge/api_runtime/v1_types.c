@@ -95,6 +95,20 @@ static void add_previous(struct buf *out, const struct runtime_previous *previou
     add_object(out, "previous", object);
 }
 
+static void add_ports(struct buf *out, const struct provider_ports *ports)
+{
+    add_name(out, "ports");
+    if (!ports) {
+        (void)buf_add_str(out, STR("null"));
+        return;
+    }
+    (void)buf_add_char(out, '[');
+    for (size_t i = 0; i < ports->count; i++)
+        (void)buf_printf(out, "%s{\"port\":%u,\"loopback\":%s}", i ? "," : "",
+                         (unsigned)ports->at[i].number, ports->at[i].loopback ? "true" : "false");
+    (void)buf_add_char(out, ']');
+}
+
 void v1_types_sandbox(struct buf *out, const struct runtime_sandbox *sandbox,
                       const struct v1_besides *besides)
 {
@@ -125,6 +139,8 @@ void v1_types_sandbox(struct buf *out, const struct runtime_sandbox *sandbox,
     add_time(out, "created_at", sandbox->created_at_us);
     add_time(out, "last_used_at", sandbox->last_used_at_us);
     add_time(out, "destroyed_at", sandbox->destroyed_at_us);
+    if (besides->ports)
+        add_ports(out, sandbox->ports);
     if (besides->tier.p)
         add_text(out, "tier", besides->tier);
     if (sandbox->previous.id.p)

@@ -11,6 +11,7 @@
 /* What some answers say of a sandbox besides; STR_NONE = not told. */
 struct v1_besides {
     struct str tier, team, team_id;
+    bool ports; /* were asked for */
 };
 /* Adds it as text: a tree would be made only to be written. Absent values are null, so that a client finds every
  * member. */

@@ -26,6 +26,8 @@ struct box_engine_ops {
     int (*freeze)(struct box_engine *engine, const char *id, bool frozen, struct error *err);
     int (*usage)(struct box_engine *engine, const char *id, struct box_usage *out,
                  struct error *err);
+    int (*ports)(struct box_engine *engine, const char *id, struct box_ports *out,
+                 struct error *err);
     int (*snapshot)(struct box_engine *engine, const char *id, const char *layer,
                     struct layer_info *out, struct error *err);
     /* A non-blocking socket inside the box, connecting to its loopback. */

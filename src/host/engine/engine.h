@@ -105,6 +105,17 @@ struct box_usage {
     struct box_traffic network;
 };
 
+enum { BOX_PORTS_MAX = 128 };
+
+/* The TCP ports that processes of a box listen on, in ascending order; the first BOX_PORTS_MAX found. */
+struct box_ports {
+    uint32_t count;
+    struct box_port {
+        uint16_t number;
+        bool loopback; /* on the box's loopback interface only */
+    } at[BOX_PORTS_MAX];
+};
+
 struct layer_info {
     char name[LAYER_NAME_SIZE];
     uint64_t bytes;     /* of its own */
@@ -196,6 +207,8 @@ struct engine_ops {
     /* A Unix socket's path by which a library that connects by itself does the same; 0 or -errno. */
     int (*find_envd)(struct engine *engine, const char *id, char *out, size_t size);
     int (*usage)(struct engine *engine, const char *id, struct box_usage *out, struct error *err);
+    /* Of a running or frozen box. Asks the kernel, not the box: envd sees nothing of it. */
+    int (*ports)(struct engine *engine, const char *id, struct box_ports *out, struct error *err);
     int (*space)(struct engine *engine, struct engine_space *out, struct error *err);
     /* Volumes: directories that outlive sandboxes and can be shared by several. Files in them have
      * the ids they have inside. disk_bytes: how much they may be, 0 = no limit. Creating one that exists and deleting one that does not are success;

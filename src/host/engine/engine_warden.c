@@ -113,6 +113,7 @@ static struct manner manner_of(uint32_t op)
     case ENGINE_OP_LAYER_CHECK:
         return (struct manner){ENGINE_CALL_LONG, SLOW_TIMEOUT_MS, SLOW_TIMEOUT_MS};
     case ENGINE_OP_USAGE:
+    case ENGINE_OP_PORTS:
         return (struct manner){ENGINE_CALL_QUICK, USAGE_TIMEOUT_MS, USAGE_TIMEOUT_MS};
     default:
         return (struct manner){ENGINE_CALL_QUICK, CHANNEL_TIMEOUT_MS, REPLY_TIMEOUT_MS};
@@ -217,6 +218,19 @@ static int warden_usage(struct engine *engine, const char *id, struct box_usage 
     if (call_box(engine, ENGINE_OP_USAGE, id, &reply, err) < 0)
         return -1;
     *out = reply.usage;
+    return 0;
+}
+
+static int warden_ports(struct engine *engine, const char *id, struct box_ports *out,
+                        struct error *err)
+{
+    struct engine_reply reply = {0};
+
+    if (call_box(engine, ENGINE_OP_PORTS, id, &reply, err) < 0)
+        return -1;
+    *out = reply.ports;
+    if (out->count > BOX_PORTS_MAX)
+        return error_set(err, ERROR_INTERNAL, "the engine's list of ports is broken");
     return 0;
 }
 
@@ -441,6 +455,7 @@ static const struct engine_ops warden_ops = {
     .connect_envd = warden_connect_envd,
     .find_envd = warden_find_envd,
     .usage = warden_usage,
+    .ports = warden_ports,
     .space = warden_space,
     .volume_create = warden_volume_create,
     .volume_delete = warden_volume_delete,

@@ -28,6 +28,7 @@ enum engine_op {
     ENGINE_OP_LAYER_SEAL,
     ENGINE_OP_LAYER_PUBLISH,
     ENGINE_OP_LAYER_CHECK,
+    ENGINE_OP_PORTS,
 };
 
 struct engine_request {
@@ -36,7 +37,7 @@ struct engine_request {
     uint64_t serial; /* echoed; tells the answer from one to an earlier, given up request */
     union {
         struct box_spec spec; /* START, CLAIM */
-        /* KILL, STOP, USAGE. All operations on a box begin with its id, so this member reads the id of each. */
+        /* KILL, STOP, USAGE, PORTS. All operations on a box begin with its id, so this member reads the id of each. */
         struct {
             char id[ID_SIZE];
         } box;
@@ -93,6 +94,7 @@ struct engine_reply {
         struct box_info boxes[ENGINE_LIST_PAGE];    /* LIST */
         struct layer_info layers[ENGINE_LIST_PAGE]; /* LAYER_LIST */
         struct box_usage usage;
+        struct box_ports ports;
         struct engine_space space;
         uint64_t bytes; /* VOLUME_USAGE */
     };

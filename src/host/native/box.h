@@ -231,6 +231,15 @@ int box_usage(struct boxes *all, const char *id, struct box_usage *out, struct e
 /* Non-blocking TCP socket inside the box, connecting to its loopback. */
 int box_dial(struct boxes *all, const char *id, uint16_t port, enum engine_dial_kind kind,
              int *out_fd, struct error *err);
+/* A file of /proc/net ("tcp"), as the box's network namespace shows it. */
+int box_open_net(struct boxes *all, const char *id, const char *name, int *out_fd,
+                 struct error *err);
+
+/* ---- box_ports.c ---- */
+
+int box_ports(struct boxes *all, const char *id, struct box_ports *out, struct error *err);
+/* Adds the listening sockets of text: the beginning of /proc/net/tcp or tcp6. */
+void box_ports_read(struct str text, struct box_ports *out);
 
 /* ---- box_layer.c: snapshots and copies ---- */
 

@@ -7,33 +7,59 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 
-/* setns, socket, setns back: a few microseconds, none of which can block, so the lock that keeps
- * the box from going away is held throughout. */
-static int socket_inside(struct boxes *all, const char *id, int home_fd, enum engine_dial_kind kind)
+struct inside {
+    enum engine_dial_kind kind;
+    const char *file;
+};
+
+static int make_socket(const struct inside *what)
+{
+    return socket(what->kind == ENGINE_DIAL_TCP6 ? AF_INET6 : AF_INET,
+                  (what->kind == ENGINE_DIAL_UDP ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC |
+                      SOCK_NONBLOCK,
+                  0);
+}
+
+/* On a host without IPv6 there is no tcp6: it reads as empty. */
+static int open_file(const struct inside *what)
+{
+    int fd = open(what->file, O_RDONLY | O_CLOEXEC);
+
+    return fd < 0 && errno == ENOENT ? open("/dev/null", O_RDONLY | O_CLOEXEC) : fd;
+}
+
+static _Thread_local int home_netns = -1;
+
+/* setns, one call that returns a descriptor, setns back: a few microseconds, none of which can block, so the lock that
+ * keeps the box from going away is held throughout. Returns the descriptor or -errno. */
+static int open_inside(struct boxes *all, const char *id, int (*call)(const struct inside *what),
+                       const struct inside *what)
 {
     struct box *box;
     int fd = -ENOENT;
 
+    if (home_netns < 0)
+        home_netns = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+    if (home_netns < 0)
+        return -errno;
     (void)pthread_mutex_lock(&all->lock);
     box = map_get(&all->table, str_of(id));
     if (box && box->state == BOX_RUNNING && box->netns_fd >= 0) {
         if (setns(box->netns_fd, CLONE_NEWNET) < 0) {
             fd = -errno;
         } else {
-            fd = socket(kind == ENGINE_DIAL_TCP6 ? AF_INET6 : AF_INET,
-                        (kind == ENGINE_DIAL_UDP ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC |
-                            SOCK_NONBLOCK,
-                        0);
+            fd = call(what);
             if (fd < 0)
                 fd = -errno;
             /* A thread lost in a sandbox's network must not serve anybody else. */
-            if (setns(home_fd, CLONE_NEWNET) < 0)
+            if (setns(home_netns, CLONE_NEWNET) < 0)
                 abort();
         }
     }
@@ -41,7 +67,22 @@ static int socket_inside(struct boxes *all, const char *id, int home_fd, enum en
     return fd;
 }
 
-static _Thread_local int home_netns = -1;
+int box_open_net(struct boxes *all, const char *id, const char *name, int *out_fd,
+                 struct error *err)
+{
+    char path[64];
+    struct inside what = {.file = path};
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "/proc/thread-self/net/%s", name);
+    fd = open_inside(all, id, open_file, &what);
+    if (fd == -ENOENT)
+        return error_set(err, ERROR_NOT_FOUND, "no running box '%s'", id);
+    if (fd < 0)
+        return error_set_errno(err, -fd, "open %s of '%s'", path, id);
+    *out_fd = fd;
+    return 0;
+}
 
 int box_dial(struct boxes *all, const char *id, uint16_t port, enum engine_dial_kind kind,
              int *out_fd, struct error *err)
@@ -53,11 +94,7 @@ int box_dial(struct boxes *all, const char *id, uint16_t port, enum engine_dial_
     auto_close int fd = -1;
     int on = 1, r;
 
-    if (home_netns < 0)
-        home_netns = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-    if (home_netns < 0)
-        return error_set_errno(err, errno, "open our own network namespace");
-    r = socket_inside(all, id, home_netns, kind);
+    r = open_inside(all, id, make_socket, &(struct inside){.kind = kind});
     if (r < 0)
         return error_set_errno(err, -r, "socket in '%s'", id);
     fd = r;

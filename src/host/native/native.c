@@ -73,6 +73,12 @@ static int native_usage(struct box_engine *engine, const char *id, struct box_us
     return box_usage(boxes_of(engine), id, out, err);
 }
 
+static int native_ports(struct box_engine *engine, const char *id, struct box_ports *out,
+                        struct error *err)
+{
+    return box_ports(boxes_of(engine), id, out, err);
+}
+
 static int native_snapshot(struct box_engine *engine, const char *id, const char *layer,
                            struct layer_info *out, struct error *err)
 {
@@ -191,6 +197,7 @@ static const struct box_engine_ops native_ops = {
     .network = native_network,
     .freeze = native_freeze,
     .usage = native_usage,
+    .ports = native_ports,
     .snapshot = native_snapshot,
     .dial = native_dial,
     .list = native_list,

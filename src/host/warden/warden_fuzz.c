@@ -152,6 +152,13 @@ static int fuzz_usage(struct box_engine *engine, const char *id, struct box_usag
     return fuzz_kill(engine, id, err);
 }
 
+static int fuzz_ports(struct box_engine *engine, const char *id, struct box_ports *out,
+                      struct error *err)
+{
+    (void)out;
+    return fuzz_kill(engine, id, err);
+}
+
 int warden_space(struct warden *warden, struct engine_space *out, struct error *err)
 {
     (void)warden;
@@ -275,6 +282,7 @@ static struct box_engine fuzz_engine = {
             .network = fuzz_network,
             .freeze = fuzz_freeze,
             .usage = fuzz_usage,
+            .ports = fuzz_ports,
             .snapshot = fuzz_snapshot,
             .dial = fuzz_dial,
             .list = fuzz_list,

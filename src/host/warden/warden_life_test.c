@@ -297,6 +297,81 @@ TEST_TIMEOUT(the_warden_is_killed_in_a_kill, 120)
     crash_everywhere(&sweep, 7);
 }
 
+/* ---- ports ---- */
+
+static bool has_port(const struct box_ports *ports, uint32_t at, uint16_t number, bool loopback)
+{
+    return at < ports->count && ports->at[at].number == number &&
+           ports->at[at].loopback == loopback;
+}
+
+TEST(ports_are_read_from_the_lines_of_listening_sockets)
+{
+    static const char text[] =
+        "  sl  local_address rem_address   st tx_queue rx_queue\n"
+        "   0: 00000000:1F90 00000000:0000 0A 00000000:00000000 00:00000000\n"
+        "   1: 0100007F:0016 00000000:0000 0A 00000000:00000000 00:00000000\n"
+        "   2: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000\n"
+        "   3: 0100007F:0050 0100007F:C000 01 00000000:00000000 00:00000000\n"
+        "   4: 0100007F:0051 00000000:0000 0A 00000000:00000000 00:00000000\n";
+    static const char text6[] =
+        "  sl  local_address\n"
+        "   0: 00000000000000000000000001000000:0016 00000000000000000000000000000000:0000 0A 0\n"
+        "   1: 0000000000000000FFFF00000100007F:0017 00000000000000000000000000000000:0000 0A 0\n"
+        "   2: 00000000000000000000000000000000:0018 00000000000000000000000000000000:0000 0";
+    struct box_ports ports = {0};
+
+    box_ports_read(str_of(text), &ports);
+    box_ports_read(str_of(text6), &ports);
+    CHECK_INT(ports.count, 3);
+    CHECK(has_port(&ports, 0, 22, true) && has_port(&ports, 1, 23, true) &&
+          has_port(&ports, 2, 8080, false));
+    box_ports_read(STR("title\n 0: 00000000:FFFFF 00000000:0000 0A\n"), &ports);
+    box_ports_read(STR("title\n 0: 00000000: 00000000:0000 0A\n"), &ports);
+    box_ports_read(STR("title\n"), &ports);
+    box_ports_read(STR_NONE, &ports);
+    CHECK_INT(ports.count, 3);
+    for (unsigned i = 0; i < 2 * BOX_PORTS_MAX; i++) {
+        char line[64];
+        int n = snprintf(line, sizeof(line), "title\n 0: 00000000:%04X 0:0 0A\n", 60000 - i);
+
+        box_ports_read(str_n(line, (size_t)n), &ports);
+    }
+    CHECK_INT(ports.count, BOX_PORTS_MAX);
+}
+
+TEST_TIMEOUT(the_ports_of_a_box_are_known_without_asking_it, 60)
+{
+    struct box_ports ports;
+    struct box_spec spec, other;
+    struct box_info info;
+    struct error err;
+
+    rig_open();
+    spec = rig_spec();
+    rig_start(&spec, &info);
+    other = rig_spec();
+    rig_start(&other, &info);
+    CHECK_INT(box_ports(&rig_warden.boxes, spec.id, &ports, &err), 0);
+    CHECK_INT(ports.count, 0);
+    RIG_CHECK_ASK("ok", spec.id, "listener 4 20000");
+    RIG_CHECK_ASK("ok", spec.id, "listener 6 443");
+    RIG_CHECK_ASK("ok", other.id, "listener 4 80");
+    CHECK_INT(box_freeze(&rig_warden.boxes, spec.id, true, &err), 0);
+    CHECK_INT(box_ports(&rig_warden.boxes, spec.id, &ports, &err), 0);
+    CHECK_INT(ports.count, 2);
+    CHECK(has_port(&ports, 0, 443, true) && has_port(&ports, 1, 20000, false));
+    CHECK_INT(box_ports(&rig_warden.boxes, other.id, &ports, &err), 0);
+    CHECK(ports.count == 1 && has_port(&ports, 0, 80, true));
+    rig_kill(spec.id);
+    rig_kill(other.id);
+    CHECK_INT(box_ports(&rig_warden.boxes, spec.id, &ports, &err), -1);
+    CHECK_INT(err.code, ERROR_NOT_FOUND);
+    reap();
+    rig_check_nothing_left();
+    rig_close();
+}
+
 /* ---- freezing ---- */
 
 TEST_TIMEOUT(a_frozen_box_stands_still_and_goes_on, 60)

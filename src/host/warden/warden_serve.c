@@ -324,6 +324,8 @@ static int dispatch_box(const struct warden *warden, const struct engine_request
         return ops->freeze(engine, id, request->freeze.frozen, err);
     case ENGINE_OP_USAGE:
         return ops->usage(engine, id, &reply->usage, err);
+    case ENGINE_OP_PORTS:
+        return ops->ports(engine, id, &reply->ports, err);
     case ENGINE_OP_SNAPSHOT:
         return check_snapshot_name(request->snapshot.layer, err) < 0
                    ? -1

@@ -421,6 +421,15 @@ int provider_traffic(struct provider *provider, const struct provider_ref *ref,
                : lacks(provider->name, "counts of the network", err);
 }
 
+int provider_ports(struct provider *provider, const struct provider_ref *ref,
+                   struct provider_ports *out, struct error *err)
+{
+    *out = (struct provider_ports){0};
+    return provider->ops->ports
+               ? quiet(provider, provider->ops->ports(provider, ref, out, err), err)
+               : lacks(provider->name, "a list of ports", err);
+}
+
 /* ---- processes ---- */
 
 int provider_start(struct provider *provider, const struct provider_ref *ref,

@@ -231,6 +231,19 @@ struct provider_traffic {
 int provider_traffic(struct provider *provider, const struct provider_ref *ref,
                      struct provider_traffic *out, struct error *err);
 
+enum { PROVIDER_PORTS_MAX = 128 };
+
+/* The TCP ports that programs in a machine listen on, in ascending order, without those of its envd. */
+struct provider_ports {
+    size_t count;
+    struct provider_port {
+        uint16_t number;
+        bool loopback; /* on the machine's loopback interface only */
+    } at[PROVIDER_PORTS_MAX];
+};
+int provider_ports(struct provider *provider, const struct provider_ref *ref,
+                   struct provider_ports *out, struct error *err);
+
 /* ---- processes ---- */
 
 struct provider_command {

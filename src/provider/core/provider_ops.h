@@ -39,6 +39,8 @@ struct provider_ops {
                  struct provider_usage *out, struct error *err);
     int (*traffic)(struct provider *provider, const struct provider_ref *ref,
                    struct provider_traffic *out, struct error *err);
+    int (*ports)(struct provider *provider, const struct provider_ref *ref,
+                 struct provider_ports *out, struct error *err);
     /* Where the envd of a machine is, for kinds that have one (provider/envd/envd_machine.h). */
     int (*envd)(struct provider *provider, const struct provider_ref *ref, struct envd_place *place,
                 struct error *err);

@@ -480,6 +480,22 @@ static int embedded_traffic(struct provider *provider, const struct provider_ref
     return 0;
 }
 
+static int embedded_ports(struct provider *provider, const struct provider_ref *ref,
+                          struct provider_ports *out, struct error *err)
+{
+    struct box_ports ports;
+
+    if (check_id(provider, ref->id, err) < 0)
+        return -1;
+    if (sandbox_ports(all_of(provider), ref->team_id, ref->id, &ports, err) < 0)
+        return refused(provider, err);
+    for (uint32_t i = 0; i < ports.count && out->count < PROVIDER_PORTS_MAX; i++)
+        if (ports.at[i].number != ENVD_PORT)
+            out->at[out->count++] =
+                (struct provider_port){ports.at[i].number, ports.at[i].loopback};
+    return 0;
+}
+
 static const struct provider_ops ops = {
     .type = "e2b",
     .about = embedded_about,
@@ -499,6 +515,7 @@ static const struct provider_ops ops = {
     .address = embedded_address,
     .usage = embedded_usage,
     .traffic = embedded_traffic,
+    .ports = embedded_ports,
     .envd = embedded_envd,
     .start = envd_machine_start,
     .attach = envd_machine_attach,

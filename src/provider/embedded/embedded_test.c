@@ -160,6 +160,24 @@ TEST(a_machine_is_paused_at_the_end_of_its_time_once_it_stands_still)
     WAIT_FOR(state_of(&here, &ref) == PROVIDER_PAUSED);
 }
 
+TEST(ports_are_those_the_engine_reports)
+{
+    const struct provider_spec spec = {.team_id = TEAM, .ttl_s = 60};
+    struct provider_sandbox machine;
+    struct provider_ports ports;
+    struct provider_ref ref;
+    auto_here struct here here;
+
+    here_open(&here, 0);
+    ref = made(&here, &spec, &machine);
+    OK(provider_ports(here.provider, &ref, &ports, &err));
+    CHECK_INT(ports.count, 2);
+    CHECK(ports.at[0].number == 443 && !ports.at[0].loopback);
+    CHECK(ports.at[1].number == 8080 && ports.at[1].loopback);
+    OK(provider_kill(here.provider, &ref, &err));
+    FAILS(provider_ports(here.provider, &ref, &ports, &err), ERROR_NOT_FOUND);
+}
+
 TEST(private_ports_are_told_with_their_token)
 {
     struct sandbox_new request = {.team_id = TEAM,

@@ -240,3 +240,29 @@ int runtime_sandbox_traffic(struct runtime *runtime, const struct runtime_caller
         return -1;
     return provider_traffic(provider, &ref, out, err);
 }
+
+void runtime_sandbox_ports(struct runtime *runtime, const struct runtime_caller *caller,
+                           struct runtime_sandbox *items, size_t count, struct arena *arena)
+{
+    int64_t until_ms = clock_mono_ms() + RUNTIME_PORTS_MS;
+    size_t asked = 0;
+
+    for (size_t i = 0; i < count && asked < RUNTIME_PORTS_SANDBOXES; i++) {
+        struct runtime_caller owner = *caller;
+        struct provider *provider;
+        struct provider_ref ref;
+        struct provider_ports ports;
+        struct error ignored = {0};
+
+        if (items[i].state != SANDBOX_RUNNING || clock_mono_ms() >= until_ms)
+            continue;
+        asked++;
+        owner.team_id = items[i].team_id;
+        /* It may have ended since, and other providers do not know their ports. */
+        if (look_at(runtime, &owner, items[i].id, arena, &provider, &ref, &ignored) < 0 ||
+            provider_ports(provider, &ref, &ports, &ignored) < 0)
+            continue;
+        items[i].ports = arena_alloc(arena, sizeof(ports));
+        *items[i].ports = ports;
+    }
+}

@@ -34,6 +34,7 @@ struct runtime_sandbox {
     struct str workspace_root; /* where its commands start; STR_NONE = its user's home */
     bool persistent;
     bool adopted;                     /* made by the engine's own API */
+    struct provider_ports *ports;     /* only set by runtime_sandbox_ports(); NULL = not known */
     struct runtime_previous previous; /* only set by runtime_sandbox_ensure() */
 };
 
@@ -85,6 +86,11 @@ int runtime_sandbox_usage(struct runtime *runtime, const struct runtime_caller *
                           struct str id, struct provider_usage *out, struct error *err);
 int runtime_sandbox_traffic(struct runtime *runtime, const struct runtime_caller *caller,
                             struct str id, struct provider_traffic *out, struct error *err);
+enum { RUNTIME_PORTS_MS = 1000, RUNTIME_PORTS_SANDBOXES = 100 };
+/* Sets items[].ports of those that run, where the provider knows them without asking inside: it does not count as use. Stops
+ * after RUNTIME_PORTS_SANDBOXES sandboxes, and after RUNTIME_PORTS_MS. */
+void runtime_sandbox_ports(struct runtime *runtime, const struct runtime_caller *caller,
+                           struct runtime_sandbox *items, size_t count, struct arena *arena);
 /* Those that nobody used for older_than_s (0 = the settings') are killed, expired snapshots and
  * orphans of backends that can be searched too. */
 int runtime_sandbox_prune(struct runtime *runtime, const struct runtime_caller *caller,

@@ -309,6 +309,17 @@ int runtime_sandbox_traffic(struct runtime *runtime, const struct runtime_caller
     return v1_fake_find(caller, id, err);
 }
 
+void runtime_sandbox_ports(struct runtime *runtime, const struct runtime_caller *caller,
+                           struct runtime_sandbox *items, size_t count, struct arena *arena)
+{
+    (void)runtime;
+    (void)caller;
+    for (size_t i = 0; i < count; i++) {
+        items[i].ports = arena_alloc(arena, sizeof(*items[i].ports));
+        *items[i].ports = (struct provider_ports){.count = 2, .at = {{443, false}, {8080, true}}};
+    }
+}
+
 int runtime_sandbox_prune(struct runtime *runtime, const struct runtime_caller *caller,
                           int64_t older_than_s, bool dry_run, size_t *out_sandboxes,
                           size_t *out_snapshots, struct error *err)

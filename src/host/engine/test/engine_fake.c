@@ -522,6 +522,7 @@ struct engine *engine_fake_new(void)
         .connect_envd = fake_connect_envd,
         .find_envd = fake_find_envd,
         .usage = fake_usage,
+        .ports = fake_ports,
         .space = fake_space,
         .volume_create = fake_volume_create,
         .volume_delete = fake_volume_delete,

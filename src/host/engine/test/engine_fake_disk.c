@@ -209,6 +209,19 @@ int fake_usage(struct engine *engine, const char *id, struct box_usage *out, str
     return 0;
 }
 
+int fake_ports(struct engine *engine, const char *id, struct box_ports *out, struct error *err)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+    const struct fake_box *box = map_get(&fake->boxes, str_of(id));
+
+    if (fake_must_fail(fake))
+        return error_set(err, ERROR_INTERNAL, "fake engine: ports fails");
+    if (!box || !box->running)
+        return fake_not_found(id, err);
+    *out = (struct box_ports){.count = 2, .at = {{443, false}, {8080, true}}};
+    return 0;
+}
+
 /* Not counted: it is asked now and then, and no test should depend on when. */
 int fake_space(struct engine *engine, struct engine_space *out, struct error *err)
 {

@@ -112,6 +112,7 @@ int fake_layer_publish(struct engine *engine, const char *snapshot, const char *
                        uint64_t limit_bytes, struct layer_info *out, struct error *err);
 int fake_layer_check(struct engine *engine, const char *name, struct error *err);
 int fake_usage(struct engine *engine, const char *id, struct box_usage *out, struct error *err);
+int fake_ports(struct engine *engine, const char *id, struct box_ports *out, struct error *err);
 int fake_space(struct engine *engine, struct engine_space *out, struct error *err);
 int fake_volume_create(struct engine *engine, const char *name, uint64_t disk_bytes,
                        struct error *err);

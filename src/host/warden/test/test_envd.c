@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/btrfs.h>
 #include <linux/fs.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -323,6 +324,27 @@ static int start_spinner(const char *unused1, const char *unused2)
     return 0;
 }
 
+/* On this address family ("4", "6") and port: a port above 10000 on all addresses, others on the loopback interface. */
+static int start_listener(const char *family, const char *number)
+{
+    unsigned port = (unsigned)strtoul(number, NULL, 10);
+    bool all = port > 10000;
+    struct sockaddr_in v4 = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(all ? INADDR_ANY : INADDR_LOOPBACK)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
+                              .sin6_port = htons((uint16_t)port),
+                              .sin6_addr = all ? in6addr_any : in6addr_loopback};
+    bool six = strcmp(family, "6") == 0;
+    int fd = socket(six ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), r;
+
+    if (fd < 0)
+        return -1;
+    r = six ? bind(fd, (struct sockaddr *)&v6, sizeof(v6))
+            : bind(fd, (struct sockaddr *)&v4, sizeof(v4));
+    return r < 0 ? -1 : listen(fd, 1);
+}
+
 /* Nobody answers for this file here: whoever reads it waits, and cannot be frozen. */
 static int start_waiter(const char *unused1, const char *unused2)
 {
@@ -423,6 +445,7 @@ static const struct {
     {"range", copy_range},
     {"writer", start_writer},
     {"spinner", start_spinner},
+    {"listener", start_listener},
     {"waiter", start_waiter},
     {"hostage", start_hostage},
     {"eater", start_eater},
