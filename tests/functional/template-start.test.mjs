@@ -230,6 +230,9 @@ test('what fails is told, and nothing is left', async () => {
   await server.restart()
 })
 
+const command = (...args) => spawnSync(binary, args, { encoding: 'utf8', env: { PATH: process.env.PATH, HOME: server.home, ...server.clientEnv(), QUICKSAND_URL: server.url, QUICKSAND_API_KEY: server.key } })
+const v1 = (template) => server.api('POST', '/api/v1/sandboxes', { template })
+
 test('without a ready command a create waits until a port is listened to', { timeout: 200_000 * patience }, async () => {
   server.args = ['--warm', '0', '--blank', '0']
   await server.restart()
@@ -249,6 +252,20 @@ test('without a ready command a create waits until a port is listened to', { tim
   const second = (await create('silent')).body.sandboxID
   assert.ok(Date.now() - began < 5000 * patience, `${Date.now() - began} ms`)
   for (const id of [first, second]) await server.api('DELETE', `/sandboxes/${id}`)
+  // Who asked is warned: in the answer, and on standard error.
+  const answer = await v1('silent')
+  assert.equal(answer.body.warnings.length, 1, answer.text)
+  assert.match(answer.body.warnings[0], /the create did not wait .*nothing listened on a port within 10 s/)
+  for (const args of [['create', '-t', 'silent'], ['up', '--template', 'silent', '-q'], ['run', '-t', 'silent', '--', 'true']]) {
+    const { status, stdout, stderr } = command(...args)
+    assert.equal(status, 0, stderr)
+    assert.match(stderr, /^quicksand: warning: .*nothing listened on a port within 10 s/m, args[0])
+    if (args[0] !== 'run') await server.api('DELETE', `/sandboxes/${stdout.trim()}`)
+  }
+  await server.api('DELETE', `/sandboxes/${answer.body.id}`)
+  const quiet = await v1('base')
+  assert.ok(!('warnings' in quiet.body), quiet.text)
+  await server.api('DELETE', `/sandboxes/${quiet.body.id}`)
   server.args = ['--warm', '4']
   await server.restart()
 })
@@ -275,6 +292,7 @@ test('a create waits until the port of EXPOSE is listened to, without a program 
   const made = await create('exposed')
   assert.equal(made.status, 201, made.text)
   assert.ok(Date.now() - began >= 9000, `${Date.now() - began} ms`)
+  assert.equal(made.headers['quicksand-warning'], 'nothing listened on port 8123 within 10 s of the start command')
   const messages = (await server.api('GET', `/v2/sandboxes/${made.body.sandboxID}/logs`)).body.logs.map((line) => line.message)
   assert.ok(messages.includes('Nothing listened on port 8123 within 10 s of the start command'), messages.join('\n'))
   await server.api('DELETE', `/sandboxes/${made.body.sandboxID}`)

@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "cli/core/cli.h"
 #include "cli/core/cli_credentials.h"
+#include "cli/core/cli_table.h"
 #include "protocol/json/json_shape.h"
 
 enum {
@@ -198,6 +199,14 @@ int cli_upgrade(struct http_call *stream, const struct cli_url *url,
                : cli_answer_error(stream, err);
 }
 
+static void print_warning(struct str text)
+{
+    auto_free char *shown = text.len ? cli_defuse(str_dup(text), true) : NULL;
+
+    if (shown)
+        (void)fprintf(stderr, "quicksand: warning: %s\n", shown);
+}
+
 int cli_call(const struct cli_server *server, const char *method, const char *target,
              const json_t *body, json_t **out_json, struct buf *out_next, struct error *err)
 {
@@ -220,6 +229,7 @@ int cli_call(const struct cli_server *server, const char *method, const char *ta
         return -1;
     if (stream.status / 100 != 2)
         return cli_answer_error(&stream, err);
+    print_warning(http_call_header(&stream, "quicksand-warning"));
     if (out_json) {
         *out_json = NULL;
         if (stream.body.len && json_parse(buf_str(&stream.body), out_json, err) < 0)

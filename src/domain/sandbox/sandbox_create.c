@@ -149,16 +149,15 @@ static bool must_settle(const struct plan *plan, const struct warm_box *warm)
 
 /* Other creates are not held up by one that waits for the programs of its template. */
 static int settle(struct sandboxes *all, const struct plan *plan, const char *id,
-                  const struct warm_box *warm, bool *out_silent, struct error *err)
+                  const struct warm_box *warm, enum setup_port *out_port, struct error *err)
 {
     const struct setup_how how = {.disk_mb = plan->template.disk_mb,
                                   .stop = &all->ending,
                                   .spec = &plan->spec,
-                                  .out_silent = out_silent};
+                                  .out_port = out_port};
     int result;
 
-    *out_silent = warm && warm->silent;
-
+    *out_port = warm ? warm->port : SETUP_PORT_FINE;
     if (!must_settle(plan, warm))
         return 0;
     atomic_fetch_sub(&all->creates, 1);
@@ -170,7 +169,7 @@ static int settle(struct sandboxes *all, const struct plan *plan, const char *id
 /* A box that lacks nothing but its policy and limits gets those while its envd reads what it is: nothing runs inside because of that, and
  * nobody reaches it before both are done. */
 static int make_and_tell(struct sandboxes *all, const struct plan *plan, const char *id,
-                         const struct warm_box *warm, bool *out_silent, struct error *err)
+                         const struct warm_box *warm, enum setup_port *out_port, struct error *err)
 {
     auto_envd_init struct envd_init init = {0};
     bool at_once = warm && !warm->blank && !must_settle(plan, warm);
@@ -178,30 +177,37 @@ static int make_and_tell(struct sandboxes *all, const struct plan *plan, const c
 
     if (at_once)
         envd_init_begin(&init, id, kept_fd, buf_str(&plan->init_body));
-    if (make_box(all, plan, id, warm, err) < 0 || settle(all, plan, id, warm, out_silent, err) < 0)
+    if (make_box(all, plan, id, warm, err) < 0 || settle(all, plan, id, warm, out_port, err) < 0)
         return -1;
     if (!at_once)
         envd_init_begin(&init, id, kept_fd, buf_str(&plan->init_body));
     return envd_init_end(&init, all->engine, id, err);
 }
 
+struct made {
+    struct store_sandbox row;
+    struct str warning; /* or STR_NONE */
+};
+
 /* All steps for a box of one id. On failure nothing is left (or is being removed). */
 static int make(struct sandboxes *all, const struct plan *plan, struct sandbox *sandbox,
-                const struct warm_box *warm, struct arena *arena, struct store_sandbox *row,
+                const struct warm_box *warm, struct arena *arena, struct made *out,
                 struct error *err)
 {
     struct error ignored = {0};
+    struct store_sandbox *row = &out->row;
     uint64_t seen = secret_seen(all);
-    bool silent = false;
+    enum setup_port port = SETUP_PORT_FINE;
 
-    if (make_and_tell(all, plan, sandbox->id, warm, &silent, err) < 0 ||
+    if (make_and_tell(all, plan, sandbox->id, warm, &port, err) < 0 ||
         add_row(all, plan, sandbox->id, arena, row, err) < 0)
         goto fail;
     secret_tell_again(all, plan->team_id, sandbox->id, plan->network, seen);
     sandbox->auto_pause = row->life.auto_pause;
     sandbox->auto_pause_disk = !row->auto_pause_memory;
     route_publish(all, sandbox->id, row, true);
-    if (silent)
+    out->warning = setup_port_warning(&plan->setup, port, arena);
+    if (port == SETUP_PORT_SILENT)
         history_silent(all, row->id, &plan->setup);
     if (table_run(all, sandbox, row->life.end_at_us, row->revision))
         return 0;
@@ -236,7 +242,7 @@ static bool is_not_of_the_box(const struct plan *plan, const struct warm_box *bo
 
 /* 1 = made, 0 = go on without, -1 = failed for good. */
 static int try_warm(struct sandboxes *all, const struct plan *plan, struct arena *arena,
-                    struct store_sandbox *row, struct error *err)
+                    struct made *out, struct error *err)
 {
     struct warm_box *box = plan->is_unique ? NULL : warm_take(all, &plan->spec, &plan->setup);
     struct sandbox *sandbox;
@@ -254,7 +260,7 @@ static int try_warm(struct sandboxes *all, const struct plan *plan, struct arena
         warm_put_back(all, &plan->spec, setup_key(&plan->setup), box);
         return -1;
     }
-    made = make(all, plan, sandbox, box, arena, row, err);
+    made = make(all, plan, sandbox, box, arena, out, err);
     if (made < 0 && is_not_of_the_box(plan, box, err)) {
         warm_box_free(box);
         return -1;
@@ -266,10 +272,10 @@ static int try_warm(struct sandboxes *all, const struct plan *plan, struct arena
 }
 
 static int make_any(struct sandboxes *all, const struct plan *plan, struct arena *arena,
-                    struct store_sandbox *row, struct error *err)
+                    struct made *out, struct error *err)
 {
     int64_t from = clock_mono_us();
-    int warm = try_warm(all, plan, arena, row, err);
+    int warm = try_warm(all, plan, arena, out, err);
     struct sandbox *sandbox;
     char id[ID_SIZE];
 
@@ -278,11 +284,11 @@ static int make_any(struct sandboxes *all, const struct plan *plan, struct arena
     if (!warm) {
         id_make(id);
         if (add_to_table(all, plan, id, &sandbox, err) < 0 ||
-            make(all, plan, sandbox, NULL, arena, row, err) < 0)
+            make(all, plan, sandbox, NULL, arena, out, err) < 0)
             return -1;
     }
-    log_info("sandbox", "created id=%.*s template=%.*s warm=%d us=%" PRId64, STR_ARG(row->id),
-             STR_ARG(row->template_id), warm, clock_mono_us() - from);
+    log_info("sandbox", "created id=%.*s template=%.*s warm=%d us=%" PRId64, STR_ARG(out->row.id),
+             STR_ARG(out->row.template_id), warm, clock_mono_us() - from);
     return 0;
 }
 
@@ -290,7 +296,7 @@ int plan_run(struct sandboxes *all, const struct plan *plan, struct arena *arena
              struct sandbox_view *out, struct error *err)
 {
     int64_t from = clock_mono_us();
-    struct store_sandbox row;
+    struct made made = {0};
     int result;
 
     if (table_rate(all, plan->team_id, &plan->limits, err) < 0)
@@ -301,15 +307,16 @@ int plan_run(struct sandboxes *all, const struct plan *plan, struct arena *arena
         return error_prefix(err, "create sandbox");
     }
     atomic_fetch_add(&all->creates, 1);
-    result = make_any(all, plan, arena, &row, err);
+    result = make_any(all, plan, arena, &made, err);
     atomic_fetch_sub(&all->creates, 1);
     warm_kick(all);
     if (result < 0) {
         stats_add(all, STAT_CREATE_FAILED);
         return error_prefix(err, "create sandbox");
     }
-    stats_create(all, &row, clock_mono_us() - from);
-    view_from_row(all, &row, out);
+    stats_create(all, &made.row, clock_mono_us() - from);
+    view_from_row(all, &made.row, out);
+    out->warning = made.warning;
     return 0;
 }
 

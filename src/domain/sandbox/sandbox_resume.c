@@ -114,9 +114,9 @@ static int boot(struct sandboxes *all, struct sandbox *sandbox, const struct sto
     auto_close int envd_fd = -1;
     struct box_spec spec;
     struct box_info info;
-    bool silent = false;
+    enum setup_port port = SETUP_PORT_FINE;
     const struct setup_how how = {
-        .disk_mb = row->disk_mb, .stop = &all->ending, .spec = &spec, .out_silent = &silent};
+        .disk_mb = row->disk_mb, .stop = &all->ending, .spec = &spec, .out_port = &port};
 
     setup_read(row->setup, &arena, &setup);
     if (spec_from_row(all, row, &spec, err) < 0 || envd_init_body(&facts, &body, err) < 0)
@@ -133,7 +133,7 @@ static int boot(struct sandboxes *all, struct sandbox *sandbox, const struct sto
                     err) < 0 ||
         (setup_wanted(&setup, &spec) && setup_run(all, sandbox->id, &setup, &how, err) < 0))
         return -1;
-    if (silent)
+    if (port == SETUP_PORT_SILENT)
         history_silent(all, row->id, &setup);
     return envd_init(all->engine, sandbox->id, envd_fd, buf_str(&body), err);
 }

@@ -85,7 +85,7 @@ static void settle(void *arg)
     struct setup_how how = {.stop = &all->warm.stopping,
                             .ahead = true,
                             .spec = &settling->spec,
-                            .out_silent = &box->silent};
+                            .out_port = &box->port};
     struct error err = {0};
     struct setup setup;
 

@@ -79,6 +79,21 @@ const char *setup_ports_text(const struct setup *setup, struct arena *arena)
     return text;
 }
 
+struct str setup_port_warning(const struct setup *setup, enum setup_port port, struct arena *arena)
+{
+    const char *ports = setup_ports_text(setup, arena);
+
+    if (port == SETUP_PORT_SILENT)
+        return str_of(arena_printf(arena, "nothing listened on %s within %d s of the start command",
+                                   ports, SETUP_LISTEN_S));
+    if (port == SETUP_PORT_SKIPPED)
+        return str_of(arena_printf(arena,
+                                   "the create did not wait for the start command: in an earlier "
+                                   "sandbox of this template nothing listened on %s within %d s",
+                                   ports, SETUP_LISTEN_S));
+    return STR_NONE;
+}
+
 static void add(json_t *object, const char *name, struct str value)
 {
     if (value.len)
@@ -298,6 +313,12 @@ static bool is_silent(struct sandboxes *all, uint64_t hash)
     return found;
 }
 
+static void tell_port(const struct running *running, enum setup_port port)
+{
+    if (running->how->out_port)
+        *running->how->out_port = port;
+}
+
 static void set_silent(const struct running *running, uint64_t hash)
 {
     struct sandboxes *all = running->all;
@@ -305,8 +326,7 @@ static void set_silent(const struct running *running, uint64_t hash)
 
     log_info("sandbox", "id=%s: nothing listened on %s within %d s", running->id,
              setup_ports_text(running->setup, &arena), SETUP_LISTEN_S);
-    if (running->how->out_silent)
-        *running->how->out_silent = true;
+    tell_port(running, SETUP_PORT_SILENT);
     (void)pthread_mutex_lock(&all->lock);
     all->silent[all->silent_count++ % SETUP_SILENT_MAX] = (struct silent_setup){
         .hash = hash, .until_us = clock_mono_us() + (int64_t)SETUP_SILENT_S * 1000 * 1000};
@@ -323,8 +343,10 @@ static int wait_listening(struct running *running, struct error *err)
     struct error ignored = {0};
     int ended;
 
-    if (is_silent(running->all, hash))
+    if (is_silent(running->all, hash)) {
+        tell_port(running, SETUP_PORT_SKIPPED);
         return 0;
+    }
     if (envd_run_start(running->all, running->id, text, NULL, TRY_MS, &run, err) < 0)
         return error_prefix(err, "look for a port that is listened to");
     while ((ended = envd_run_wait(&run, STEP_MS, err)) == 0) {

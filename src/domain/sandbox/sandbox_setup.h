@@ -47,12 +47,19 @@ bool setup_wanted(const struct setup *setup, const struct box_spec *spec);
  * sandbox would want to wait for. */
 #define SETUP_AHEAD "QUICKSAND_AHEAD"
 
+/* What became of the port that a create without a ready command waits for. */
+enum setup_port {
+    SETUP_PORT_FINE,    /* listened to, or none is waited for */
+    SETUP_PORT_SILENT,  /* nothing listened within SETUP_LISTEN_S */
+    SETUP_PORT_SKIPPED, /* not waited for: nothing listened in an earlier box of this kind */
+};
+
 struct setup_how {
     int64_t disk_mb;
     const atomic_bool *stop; /* gives up when it is set */
     bool ahead;              /* nobody waits for it */
     const struct box_spec *spec;
-    bool *out_silent; /* nothing listened within SETUP_LISTEN_S; may be NULL */
+    enum setup_port *out_port; /* may be NULL */
 };
 
 enum {
@@ -60,6 +67,9 @@ enum {
     SETUP_SILENT_MAX = 256,
     SETUP_SILENT_S = 300, /* a template that listened on nothing is not waited for */
 };
+
+/* For who asked for the sandbox; STR_NONE when there is nothing to warn of. */
+struct str setup_port_warning(const struct setup *setup, enum setup_port port, struct arena *arena);
 
 /* A script that ends with 0 once a program of the box listens on a TCP port that the setup names, or on any, and with 1
  * after so many seconds. It needs the shell and sleep only. */

@@ -109,6 +109,8 @@ void view_copy(const struct sandbox_view *view, struct arena *arena, struct sand
     out->ingress = arena_str(arena, view->ingress);
     out->metadata = arena_str(arena, view->metadata);
     out->volumes = arena_str(arena, view->volumes);
+    if (view->warning.p)
+        out->warning = arena_str(arena, view->warning);
 }
 
 size_t sandbox_view_metadata(const struct sandbox_view *view, struct arena *arena,

@@ -25,13 +25,13 @@ struct warm_box {
     struct list link;
     char id[ID_SIZE];
     struct box_limits limits;
-    uint32_t address;    /* of its box */
-    int envd_fd;         /* connection on which its envd answered, or -1 */
-    bool blank;          /* not of any layers yet */
-    bool refuses_clones; /* a blank one, for boxes with volumes or trees */
-    bool died;           /* while it was started */
-    bool settled;        /* what its template wants to run runs */
-    bool silent;         /* and listened on no port in time */
+    uint32_t address;     /* of its box */
+    int envd_fd;          /* connection on which its envd answered, or -1 */
+    bool blank;           /* not of any layers yet */
+    bool refuses_clones;  /* a blank one, for boxes with volumes or trees */
+    bool died;            /* while it was started */
+    bool settled;         /* what its template wants to run runs */
+    enum setup_port port; /* what became of the port it was to listen on */
 };
 
 struct warm_pool { /* boxes of the same layers, in which the same runs; or blank ones */

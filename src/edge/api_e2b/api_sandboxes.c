@@ -104,6 +104,8 @@ static int create_step(struct call *base, struct error *err)
     }
     if (!call->idempotency_key.len)
         call->made = view.id;
+    if (view.warning.p)
+        call_header(base, CALL_WARNING, view.warning);
     call_answer(base, 201, api_types_sandbox(&view, call->domain));
     return 0;
 }

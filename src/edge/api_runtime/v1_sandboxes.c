@@ -43,6 +43,8 @@ int v1_sandboxes_create(struct v1_call *call, struct error *err)
         call->made = sandbox.id;
     call_header(&call->call, "Location",
                 str_of(arena_printf(&call->arena, "/api/v1/sandboxes/%.*s", STR_ARG(sandbox.id))));
+    if (sandbox.warning.p)
+        call_header(&call->call, CALL_WARNING, sandbox.warning);
     answer_with(call, 201, &sandbox, &(struct v1_besides){.tier = str_of(runtime_tier_name(tier))});
     return 0;
 }

@@ -145,6 +145,11 @@ void v1_types_sandbox(struct buf *out, const struct runtime_sandbox *sandbox,
         add_text(out, "tier", besides->tier);
     if (sandbox->previous.id.p)
         add_previous(out, &sandbox->previous);
+    if (sandbox->warning.p) {
+        auto_json json_t *warnings = json_pack("[o]", json_str(sandbox->warning));
+
+        add_object(out, "warnings", warnings);
+    }
     if (besides->team_id.p) {
         add_text(out, "team", besides->team);
         add_text(out, "team_id", besides->team_id);

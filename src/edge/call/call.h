@@ -222,6 +222,8 @@ void call_file_answer(struct call *call, int status, const char *content_type);
 void call_file_drop(struct call *call);
 /* name must be static, value in the call's arena or static. */
 void call_header(struct call *call, const char *name, struct str value);
+/* What succeeded, but not as the caller may expect. Beside the body, since that of E2B's API has no place for it. */
+#define CALL_WARNING "Quicksand-Warning"
 
 /* call_fault.c: the body as an object of JSON: {} when there is none. The caller's, also when it fails. */
 int call_json(const struct call *call, json_t **out, struct error *err);

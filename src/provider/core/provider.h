@@ -167,6 +167,7 @@ struct provider_sandbox {
     struct str token;   /* envd's access token, when it is told; a secret */
     struct str address; /* where its envd answers, when the provider tells; else STR_NONE */
     struct str cdp_url; /* PROVIDER_CDP */
+    struct str warning; /* of provider_create(); STR_NONE */
     int64_t started_at_us;
     struct provider_label *labels;
     size_t label_count;

@@ -129,6 +129,7 @@ static void tell(const struct sandbox_view *view, struct provider_sandbox *out)
         .image = view->alias.len ? view->alias : view->template_id,
         .token = view->access_token,
         .started_at_us = view->started_at_us,
+        .warning = view->warning,
     };
 }
 

@@ -34,6 +34,7 @@ struct runtime_sandbox {
     struct str workspace_root; /* where its commands start; STR_NONE = its user's home */
     bool persistent;
     bool adopted;                     /* made by the engine's own API */
+    struct str warning;               /* only set by runtime_sandbox_ensure(); STR_NONE */
     struct provider_ports *ports;     /* only set by runtime_sandbox_ports(); NULL = not known */
     struct runtime_previous previous; /* only set by runtime_sandbox_ensure() */
 };

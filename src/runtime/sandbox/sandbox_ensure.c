@@ -206,7 +206,10 @@ int ensure_create_machine(struct ensure *ensure, const struct store_runtime_sand
         .joint = joint,
     };
 
-    return machine_create(ensure->runtime, &wanted, ensure->arena, out, err);
+    if (machine_create(ensure->runtime, &wanted, ensure->arena, out, err) < 0)
+        return -1;
+    ensure->warning = out->warning;
+    return 0;
 }
 
 static int make_machine(struct ensure *ensure, struct store_runtime_sandbox *row, struct error *err)
@@ -639,8 +642,10 @@ int runtime_sandbox_ensure(struct runtime *runtime, const struct runtime_caller 
             "create", err);
     if (r == 0) {
         runtime_sandbox_of(&ensure.row, arena, out);
-        if (ensure.tier != TIER_RESUMED)
+        if (ensure.tier != TIER_RESUMED) {
             out->previous = ensure.previous;
+            out->warning = ensure.warning;
+        }
         *out_tier = ensure.tier;
     }
     profile_done(&ensure.profile);

@@ -21,6 +21,7 @@ struct ensure {
     struct store_runtime_sandbox row; /* the result */
     enum runtime_tier tier;
     struct runtime_previous previous; /* unless it was resumed */
+    struct str warning;               /* of the machine's create; or STR_NONE */
     struct runtime_claim claim;       /* of the row in 'creating' that this ensure works on */
 };
 
