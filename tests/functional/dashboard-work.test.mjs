@@ -173,6 +173,29 @@ test('the changes of a paused session wake nothing', async () => {
   assert.deepEqual(page.problems, [])
 })
 
+test('push reports that no file has changed, and the branch it pushed to', async () => {
+  const box = await ok(201, 'POST', '/sandboxes', { persistent: true })
+  const run = async (script) => {
+    const done = await ok(200, 'POST', `/sandboxes/${box.id}/execute`, { command: `set -e; cd ~; ${script}` })
+    assert.equal(done.exit_code, 0, done.stderr)
+    return done.stdout.trim()
+  }
+  await run(`git init -q --bare remote.git; git init -q -b main workspace; cd workspace; git remote add origin ~/remote.git; echo one > file.txt; git add .
+git -c user.name=a -c user.email=a@example.com commit -qm first; git push -q origin main; git remote set-head origin main`)
+  const session = await ok(201, 'POST', '/sessions', { agent: 'mock', wait: true, sandbox_id: box.id, task_id: 'fix-7' })
+  await page.at(`#/work/${session.id}`)
+  const push = page.getByRole('button', { name: 'Push', exact: true })
+  await push.click()
+  await page.getByText('Nothing to push: no file has changed').waitFor()
+  assert.equal(await run('git -C remote.git for-each-ref --format="%(refname:short)"'), 'main')
+  await run('echo two >> workspace/file.txt')
+  await push.click()
+  await page.getByText('Pushed to task-fix-7').waitFor()
+  assert.equal(await run('git -C remote.git show task-fix-7:file.txt'), 'one\ntwo')
+  assert.deepEqual(page.problems, [])
+  await v1('DELETE', `/sandboxes/${box.id}`)
+})
+
 test('a callback: not taken, tried again, taken', async () => {
   const box = await ok(201, 'POST', '/sandboxes', {})
   answer = 500
