@@ -11,6 +11,7 @@ import { contract } from '../harness/contract.mjs'
 import { openBrowser, seriousFaults, shots, signedIn } from '../harness/dashboard.mjs'
 import { quicksand } from '../harness/interpreter.mjs'
 import { connect } from '../harness/mcp.mjs'
+import { pasteTemplateBlock } from '../harness/readme.mjs'
 import { destroyAll, refused, runtimeOf, startRuntime } from '../harness/runtime.mjs'
 import { eventually, patience, repository } from '../harness/server.mjs'
 
@@ -30,6 +31,17 @@ before(async () => {
   bb = new Browserbase({ apiKey: server.key, baseURL: server.url, maxRetries: 0 })
 })
 after(() => destroyAll(...[other, server && runtimeOf(server)].filter(Boolean)))
+
+test('the block of README.md', async () => {
+  const file = path.join(server.home, 'page.png')
+  const out = await pasteTemplateBlock(server, 'browser', ['--build-arg', 'PACKAGES=', '--build-arg', 'EXTRAS='], [['https://example.com', `'${address}'`], ['/tmp/page.png', file]])
+  assert.equal(fs.readFileSync(file).subarray(0, 8).toString('latin1'), '\x89PNG\r\n\x1a\n')
+  const sessions = await bb.sessions.list({ status: 'RUNNING' })
+  assert.equal(sessions.length, 1)
+  assert.match(out, new RegExp(sessions[0].id))
+  assert.match(out, /ws:/, 'where Playwright connects')
+  await bb.sessions.update(sessions[0].id, { status: 'REQUEST_RELEASE', projectId: sessions[0].projectId })
+})
 
 test('projects', async () => {
   const [project] = await bb.projects.list()

@@ -9,6 +9,7 @@ import { eventually, patience, repository, startServer } from '../harness/server
 import { openBrowser, seriousFaults, shots, signedIn } from '../harness/dashboard.mjs'
 import { quicksand } from '../harness/interpreter.mjs'
 import { connect } from '../harness/mcp.mjs'
+import { pasteTemplateBlock } from '../harness/readme.mjs'
 
 const layer = process.env.QUICKSAND_DESKTOP_LAYER ?? path.join(repository, 'build/recipe-base/desktop/rootfs')
 const screens = path.join(repository, 'build/screens')
@@ -40,6 +41,12 @@ async function screenshot() {
   assert.equal(answer.headers.get('content-type'), 'image/png')
   return Buffer.from(await answer.arrayBuffer())
 }
+
+test('the block of README.md', async () => {
+  const file = path.join(server.home, 'screen.png')
+  await pasteTemplateBlock(server, 'desktop', ['--build-arg', 'PACKAGES=', '--build-arg', 'TOOLS='], [['/tmp/screen.png', file]])
+  assert.deepEqual(size(fs.readFileSync(file)), [1024, 768])
+})
 
 test('the screen, its pointer and its size', async () => {
   assert.deepEqual(size(await desktop.screenshot()), [1024, 768])

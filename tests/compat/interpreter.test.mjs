@@ -4,6 +4,7 @@ import { after, before, describe, test } from 'node:test'
 import { eventually } from '../harness/server.mjs'
 import { loadInterpreter, startInterpreter } from '../harness/interpreter.mjs'
 import { connect } from '../harness/mcp.mjs'
+import { pasteTemplateBlock } from '../harness/readme.mjs'
 
 let server, sdk, sandbox
 before(async () => {
@@ -29,6 +30,12 @@ async function begin(one, code, options) {
   })
   return { end }
 }
+
+test('the block of README.md', async () => {
+  const out = await pasteTemplateBlock(server, 'code-interpreter-v1', ['--build-arg', 'PACKAGES=', '--build-arg', 'EXTRAS='])
+  assert.match(out, /^42$/m)
+  assert.match(out, /1, 4, 9/)
+})
 
 describe('cells', () => {
   test('the value of the last expression', async () => {
