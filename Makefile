@@ -59,7 +59,7 @@ build/host/build.ninja: | setup
 
 build/musl/build.ninja: build/deps/.complete
 	@meson setup build/musl --native-file tools/musl.ini -Denvd_only=true -Dbuildtype=minsize \
-		-Db_pie=false -Ddeps_dir=$(CURDIR)/build/deps $(MESON_FLAGS) >$(QUIET) || { cat $(QUIET); exit 1; }
+		-Db_pie=false -Ddeps_dir="$(CURDIR)/build/deps" $(MESON_FLAGS) >$(QUIET) || { cat $(QUIET); exit 1; }
 
 build/deps/.complete: tools/build_musl_deps.sh | setup
 	@echo "[build] libraries for envd and unpack"
@@ -97,7 +97,7 @@ build/tidy/build.ninja: | setup
 	@CC=clang meson setup build/tidy >$(QUIET) || { cat $(QUIET); exit 1; }
 
 run: all
-	@exec build/quicksand serve --listen $(QUICKSAND_LISTEN) --data $(QUICKSAND_DATA)
+	@exec build/quicksand serve --listen "$(QUICKSAND_LISTEN)" --data "$(QUICKSAND_DATA)"
 
 test:
 	@tools/setup.sh test
@@ -147,17 +147,17 @@ format:
 
 # Also libquicksand: header, pkg-config file, shared and static.
 install: all
-	@meson configure build/host -Dprefix=$(abspath $(PREFIX))
+	@meson configure build/host -Dprefix="$(abspath $(PREFIX))"
 	@ninja -C build/host --quiet
-	@DESTDIR=$(abspath $(DESTDIR)) meson install -C build/host --no-rebuild --quiet
+	@DESTDIR="$(abspath $(DESTDIR))" meson install -C build/host --no-rebuild --quiet
 	install -D -m 0755 build/envd $(DESTDIR)$(PREFIX)/lib/quicksand/envd
 	install -D -m 0755 build/unpack $(DESTDIR)$(PREFIX)/lib/quicksand/unpack
 	install -D -m 0755 build/interpreter $(DESTDIR)$(PREFIX)/lib/quicksand/interpreter
 	install -D -m 0755 build/mcp-gateway $(DESTDIR)$(PREFIX)/lib/quicksand/mcp-gateway
 
 uninstall: setup
-	@meson configure build/host -Dprefix=$(abspath $(PREFIX))
-	@python3 tools/uninstall.py build/host "$(abspath $(DESTDIR))" $(abspath $(PREFIX))
+	@meson configure build/host -Dprefix="$(abspath $(PREFIX))"
+	@python3 tools/uninstall.py build/host "$(abspath $(DESTDIR))" "$(abspath $(PREFIX))"
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/lib/quicksand/,envd unpack interpreter mcp-gateway)
 	rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/lib/quicksand 2>/dev/null || true
 
