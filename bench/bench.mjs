@@ -188,25 +188,25 @@ async function partTransfer(server) {
   await server.api('DELETE', `/sandboxes/${box.sandboxID}`)
 }
 
-function availableMb() {
+function availableMib() {
   fs.writeFileSync('/proc/sys/vm/drop_caches', '3')
-  return Number(/MemAvailable:\s+(\d+)/.exec(fs.readFileSync('/proc/meminfo', 'utf8'))[1]) * 1024 / 1e6
+  return Number(/MemAvailable:\s+(\d+)/.exec(fs.readFileSync('/proc/meminfo', 'utf8'))[1]) / 1024
 }
 
 async function partThousand(server) {
   const settle = () => sleep(3000)
   await execute('sync')
   await settle()
-  const start = availableMb()
+  const start = availableMib()
   await probed('hold', 10, server.port, server.key)
   const few = await probed('create', 60, server.port, server.key, 5)
   show('create with 10 live', spread(few))
   for (let held = 10; held < 1000; held += 110) await probed('hold', Math.min(110, 1000 - held), server.port, server.key)
   await settle()
-  const left = availableMb()
+  const left = availableMib()
   const live = Number((await server.api('GET', '/v2/sandboxes?limit=1')).headers['x-total-running'] ?? 1000)
   note('live sandboxes', live, '')
-  measured.idle_memory_mb = (start - left) / live
+  measured.idle_memory_mib = (start - left) / live
   await sleep(1000)
   const many = await probed('create', 60, server.port, server.key, 5)
   show('create with 1000 live', spread(many))

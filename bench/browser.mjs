@@ -61,6 +61,6 @@ export async function partBrowser(server, { measured, show, spread }) {
     if (!(Number(stdout) > 1)) throw new Error(`no browser is seen in ${session.sandboxId}: ${stdout}${stderr}`)
     sum += Number(stdout)
   }
-  measured.browser_memory_mb = sum / MANY
+  measured.browser_memory_mib = sum / MANY
   for (const session of sessions) await release(session)
 }

@@ -110,9 +110,9 @@ print('\\n'.join(str(t) for t in times))
 async function itself(scratch, { measured, show, spread, note }) {
   const binary = path.join(repository, 'build/envd')
   const idle = findProcesses(isEnvd).map((one) => Number(/VmRSS:\s+(\d+)/.exec(fs.readFileSync(`/proc/${one.pid}/status`, 'utf8'))[1]))
-  note('envd, stripped', fs.statSync(binary).size / 1000, 'kB')
-  measured.agent_idle_mb = Math.min(...idle) / 1000
-  note('envd, resident when idle', Math.min(...idle), 'kB')
+  note('envd, stripped', fs.statSync(binary).size / 1024, 'KiB')
+  measured.agent_idle_mib = Math.min(...idle) / 1024
+  note('envd, resident when idle', Math.min(...idle), 'KiB')
   const { stdout } = await execute('python3', ['-c', startScript, binary, path.join(scratch, 'envd.sock')])
   show('envd: from exec to /health', spread(stdout.trim().split('\n').map(Number)))
 }

@@ -23,7 +23,7 @@ async function timed(count, work, between) {
 // IPython itself, in the same files, to the end of the same cell: what a kernel that nobody prepared has to do at least.
 const startIpython = () => spawnSync('/usr/sbin/chroot', [layer, 'ipython3', '--no-banner', '--quick', '-c', '1+1'], { env: { PATH: '/usr/bin:/bin', HOME: '/root' } })
 
-// Of all processes in a sandbox, in MB.
+// Of all processes in a sandbox, in MiB.
 const PSS = "sudo sh -c 'cat /proc/[0-9]*/smaps_rollup 2>/dev/null' | awk '/^Pss:/ { sum += $2 } END { print sum / 1024 }'"
 
 // What a sandbox of the template has above a plain one of the same files, as it waited: nothing has run in it. What asks is in both. Pages
@@ -36,7 +36,7 @@ async function memory(Sandbox) {
   for (const sandbox of sandboxes) used.push(Number((await sandbox.commands.run(PSS)).stdout))
   await Promise.all(sandboxes.map((sandbox) => sandbox.kill()))
   const [plain, ...warm] = used
-  console.log(`  processes of a plain sandbox and of ${SEVERAL} that waited (PSS), MB: ${plain.toFixed(1)}; ${warm.map((mb) => mb.toFixed(1)).join(' ')}`)
+  console.log(`  processes of a plain sandbox and of ${SEVERAL} that waited (PSS), MiB: ${plain.toFixed(1)}; ${warm.map((mib) => mib.toFixed(1)).join(' ')}`)
   return median(warm) - plain
 }
 
@@ -83,5 +83,5 @@ export async function partInterpreter(server, { measured, show, spread }) {
   measured.interpreter_context_ms = median(contexts)
   show('a new context and a cell in it, ms', spread(contexts))
 
-  measured.interpreter_memory_mb = await memory(Sandbox)
+  measured.interpreter_memory_mib = await memory(Sandbox)
 }

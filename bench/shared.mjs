@@ -7,6 +7,7 @@ import { eventually } from '../tests/harness/server.mjs'
 
 const COUNT = 100
 const MEGABYTES = 100
+const PROGRAM_MIB = (MEGABYTES * 1e6) / 1048576
 
 // Reads all of itself, as a program does that uses all of its code, and says that it did.
 const PROGRAM = `
@@ -53,23 +54,23 @@ async function build(server, scratch) {
 }
 
 // What cannot be given back: unused page cache can, pages of running programs cannot.
-async function heldMb() {
+async function heldMib() {
   execFileSync('sync')
   await sleep(1000)
   fs.writeFileSync('/proc/sys/vm/drop_caches', '3')
   const text = fs.readFileSync('/proc/meminfo', 'utf8')
   const field = (name) => Number(new RegExp(`${name}:\\s+(\\d+)`).exec(text)[1])
-  return ((field('MemTotal') - field('MemFree')) * 1024) / 1e6
+  return ((field('MemTotal') - field('MemFree')) * 1024) / 1048576
 }
 
 // What the boxes' own groups are charged, where nothing else on the machine is counted.
-function chargedMb(server) {
+function chargedMib(server) {
   const name = `quicksand-${fs.readFileSync(path.join(server.data, 'instance'), 'utf8').trim()}`
   const roots = ['/sys/fs/cgroup/memory', '/sys/fs/cgroup/unified', '/sys/fs/cgroup']
   const found = roots.map((root) => execFileSync('find', [root, '-maxdepth', '4', '-type', 'd', '-name', name], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).split('\n')[0])
   for (const group of found.filter(Boolean))
     for (const file of ['memory.usage_in_bytes', 'memory.current'])
-      if (fs.existsSync(path.join(group, file))) return Number(fs.readFileSync(path.join(group, file), 'utf8')) / 1e6
+      if (fs.existsSync(path.join(group, file))) return Number(fs.readFileSync(path.join(group, file), 'utf8')) / 1048576
   return NaN
 }
 
@@ -81,19 +82,19 @@ export async function partShared(server, { measured, note }) {
   }
   try {
     await build(server, scratch)
-    const none = await heldMb()
+    const none = await heldMib()
     await create()
-    const one = (await heldMb()) - none
-    const charged = [chargedMb(server)]
-    if (one < MEGABYTES * 0.9) console.log('  something else on this machine gave memory back meanwhile: only what was charged counts')
+    const one = (await heldMib()) - none
+    const charged = [chargedMib(server)]
+    if (one < PROGRAM_MIB * 0.9) console.log('  something else on this machine gave memory back meanwhile: only what was charged counts')
     for (let i = 1; i < COUNT; i += 11) await Promise.all(Array.from({ length: Math.min(11, COUNT - i) }, create))
-    const all = (await heldMb()) - none
-    charged.push(chargedMb(server))
-    note(`host memory of a sandbox that runs a program of ${MEGABYTES} MB`, one, 'MB')
-    note(`of ${COUNT} of them`, all, 'MB')
-    note('charged to one', charged[0], 'MB')
-    note(`charged to ${COUNT}`, charged[1], 'MB')
-    measured.shared_memory_100_vs_1 = one < MEGABYTES * 0.9 ? charged[1] / charged[0] : Math.max(all / one, charged[1] / charged[0])
+    const all = (await heldMib()) - none
+    charged.push(chargedMib(server))
+    note(`host memory of a sandbox that runs a program of ${MEGABYTES} MB`, one, 'MiB')
+    note(`of ${COUNT} of them`, all, 'MiB')
+    note('charged to one', charged[0], 'MiB')
+    note(`charged to ${COUNT}`, charged[1], 'MiB')
+    measured.shared_memory_100_vs_1 = one < PROGRAM_MIB * 0.9 ? charged[1] / charged[0] : Math.max(all / one, charged[1] / charged[0])
   } finally {
     fs.rmSync(scratch, { recursive: true, force: true })
   }

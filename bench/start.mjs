@@ -98,9 +98,9 @@ export async function partStart(server, { measured, show, spread, note }) {
   await removeAll(server)
 }
 
-const availableMb = () => {
+const availableMib = () => {
   fs.writeFileSync('/proc/sys/vm/drop_caches', '3')
-  return (Number(/MemAvailable:\s+(\d+)/.exec(fs.readFileSync('/proc/meminfo', 'utf8'))[1]) * 1024) / 1e6
+  return Number(/MemAvailable:\s+(\d+)/.exec(fs.readFileSync('/proc/meminfo', 'utf8'))[1]) / 1024
 }
 
 // Blank boxes are made of nothing but what every box has: the second server has 200 more of them.
@@ -109,26 +109,26 @@ export async function partBlank(server, { measured, note }) {
     while (findProcesses(isEnvd).length < boxes) await sleep(100)
     await execute('sync')
     await sleep(3000)
-    return availableMb()
+    return availableMib()
   }
   const before = await settled(0)
   server.args = [...server.args, '--warm', '0', '--blank', '200']
   await server.restart()
   const after = await settled(200)
-  measured.blank_memory_mb = (before - after) / 200
-  note('idle memory of a blank box', measured.blank_memory_mb, 'MB')
+  measured.blank_memory_mib = (before - after) / 200
+  note('idle memory of a blank box', measured.blank_memory_mib, 'MiB')
 }
 
 export async function partMany(server, { measured, show, note, spread }) {
   await sleep(3000)
-  const start = availableMb()
+  const start = availableMib()
   await probed('hold', 10, server.port, server.key)
   const few = spread(await probed('create', 100, server.port, server.key, 5))
   show('create with 10 live', few)
   for (let held = 10; held < live; held += 110) await probed('hold', Math.min(110, live - held), server.port, server.key)
   await sleep(5000)
-  measured.idle_memory_5000_mb = (start - availableMb()) / live
-  note(`host memory of an idle sandbox with ${live} live`, measured.idle_memory_5000_mb, 'MB')
+  measured.idle_memory_5000_mib = (start - availableMib()) / live
+  note(`host memory of an idle sandbox with ${live} live`, measured.idle_memory_5000_mib, 'MiB')
   const lots = spread(await probed('create', 100, server.port, server.key, 5))
   show(`create with ${live} live`, lots)
   measured.create_5000_vs_10 = lots.p50 / few.p50

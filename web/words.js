@@ -1,16 +1,16 @@
 // How things are written: sizes, times, numbers, names, and text of others, which may hold characters that hide or reverse what
 // it says.
-const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB']
 
 // At most one digit after the point, and no ".0".
 const short = (n) => String(Number(n.toFixed(1)))
 
-// Rounded first, so that it is never "1024 KiB".
+// As size_text() in src/base/size.c. Rounded first, so that it is never "1024 KiB".
 export function bytes(count) {
   if (!Number.isFinite(count)) return '–'
   let unit = 0
   for (; Math.round(count * 10) / 10 >= 1024 && unit < UNITS.length - 1; unit++) count /= 1024
-  return `${count >= 100 || unit === 0 ? Math.round(count) : short(count)} ${UNITS[unit]}`
+  return `${unit ? short(count) : Math.round(count)} ${UNITS[unit]}`
 }
 export const mebibytes = (count) => bytes(count * 1048576)
 export const percent = (share) => (Number.isFinite(share) ? `${Math.round(100 * share)} %` : '–')

@@ -30,6 +30,7 @@ TEST(sizes_have_one_form)
                 {1048575, "1 MiB"},
                 {512ull << 20, "512 MiB"},
                 {536900000, "512 MiB"},
+                {537500000, "512.6 MiB"},
                 {10ull << 30, "10 GiB"},
                 {UINT64_MAX, "16384 PiB"}};
     char text[SIZE_TEXT];
