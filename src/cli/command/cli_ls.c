@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "cli/command/cli_runtime.h"
 #include "cli/command/commands.h"
 #include "cli/core/cli_command.h"
 #include "cli/core/cli_ends.h"

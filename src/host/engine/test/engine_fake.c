@@ -1,11 +1,9 @@
-/* An engine without machines: boxes are entries of a map, envds are one thread that answers every
- * HTTP request on the boxes' sockets. Keep-alive is honoured, pipelining is not needed by anybody. A
- * frozen box's envd answers when it is thawed. A box's files are one number, so that tests can see
- * what was kept and what was lost.
+/* An engine without machines: boxes are entries of a map, envds are one thread that answers every HTTP request on the boxes'
+ * sockets, without pipelining. A frozen box's envd answers when it is thawed. A box's files are one number, so that tests
+ * can see what was kept and what was lost.
  *
- * One mutex guards everything. The thread waits in epoll; sockets that are closed vanish from the
- * set by themselves, and what an event points to is looked up by descriptor, so that a box may be
- * killed while its events are under way. */
+ * One mutex guards everything. The thread waits in epoll; closed sockets vanish from the set by themselves, and what an event
+ * points to is looked up by descriptor, so that a box may be killed while its events are under way. */
 #include "host/engine/test/engine_fake_internal.h"
 
 #include <errno.h>
