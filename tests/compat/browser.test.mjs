@@ -8,7 +8,7 @@ import path from 'node:path'
 import { after, before, test } from 'node:test'
 import { page as address, startBrowsers } from '../harness/browser.mjs'
 import { contract } from '../harness/contract.mjs'
-import { openBrowser, seriousFaults, shots, signedIn } from '../harness/dashboard.mjs'
+import { openBrowser, seriousFaults, shots, signedIn, widthOf } from '../harness/dashboard.mjs'
 import { quicksand } from '../harness/interpreter.mjs'
 import { connect } from '../harness/mcp.mjs'
 import { pasteTemplateBlock } from '../harness/readme.mjs'
@@ -405,10 +405,15 @@ test('the dashboard plays a recording, by mouse and keyboard', async (t) => {
   await eventually('it played to its end', async () => (await place()) === last && (await eyes.getByRole('button', { name: 'Play' }).isVisible()), 60_000)
   await slider.fill(String(last - 1))
   await eventually('drawn to', async () => (await eyes.getByText(`picture ${last} of ${last + 1}`).count()) === 1)
-  await eyes.screenshot({ path: path.join(screens, 'recording.png') })
+  for (const colorScheme of ['light', 'dark'])
+    for (const [width, height] of [[1280, 820], [390, 800]]) {
+      await eyes.emulateMedia({ colorScheme })
+      await eyes.setViewportSize({ width, height })
+      await eyes.screenshot({ path: path.join(screens, `recording-${colorScheme}-${width}.png`) })
+      const wide = await widthOf(eyes)
+      assert.ok(wide <= width, `${wide} wide at ${width}, ${colorScheme}`)
+    }
   assert.deepEqual(problems, [])
-  await eyes.setViewportSize({ width: 390, height: 800 })
-  assert.ok((await eyes.evaluate(() => document.documentElement.scrollWidth)) <= 390)
   await eyes.evaluate(fs.readFileSync(path.join(repository, 'build/npm/web/node_modules/axe-core/axe.min.js'), 'utf8'))
   const { violations } = await eyes.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }))
   assert.deepEqual(violations.filter((one) => ['serious', 'critical'].includes(one.impact)).map((one) => `${one.id}: ${one.nodes[0].html}`), [])

@@ -37,6 +37,11 @@ const figureText = (name) => figure(name).locator('b').innerText()
 const legend = (chart, series) => page.locator('.chart', { hasText: chart }).locator(`[data-series="${series}"] b`)
 const hue = (place) => place.evaluate((one) => getComputedStyle(one).color)
 
+// The rows are those of src/base/program_test.c: the command line and the server write sizes by the same rule.
+test('sizes have at most one digit after the point', () => {
+  for (const [count, text] of [[0, '0 B'], [1023, '1023 B'], [1024, '1 KiB'], [1536, '1.5 KiB'], [1048575, '1 MiB'], [512 * 2 ** 20, '512 MiB'], [536900000, '512 MiB'], [537500000, '512.6 MiB'], [10 * 2 ** 30, '10 GiB'], [2 ** 64, '16384 PiB']]) assert.equal(bytes(count), text)
+})
+
 const UNITS = { B: 0, KiB: 1, MiB: 2, GiB: 3, TiB: 4 }
 function bytesOf(text) {
   const [, number, unit] = /^([\d.]+) ([KMGT]?i?B)$/.exec(text)
@@ -241,6 +246,7 @@ test('files: the working directory, new files and folders, other names', async (
   await dialog.getByLabel('Name').fill('main.py')
   await page.keyboard.press('Enter')
   await page.getByRole('textbox', { name: /main\.py/ }).fill('print(1)\n')
+  assert.ok((await shots(page, 'file')) <= 390, 'the file viewer is too wide for a phone')
   await page.getByRole('button', { name: 'Review changes' }).click()
   await page.getByRole('button', { name: 'Save' }).click()
   await dialog.waitFor({ state: 'detached' })
@@ -266,6 +272,19 @@ test('files: the working directory, new files and folders, other names', async (
   await page.getByRole('navigation', { name: 'Folders' }).getByRole('button', { name: 'user' }).waitFor()
   await page.getByRole('button', { name: '.bashrc', exact: true }).waitFor()
   await v1('DELETE', `/sandboxes/${other.id}`)
+})
+
+test('the page of a sandbox lists its ports without a command', async () => {
+  const box = await create()
+  await run(box.id, 'setsid python3 -m http.server 8123 >/dev/null 2>&1 & until grep -q ":1FBB .* 0A" /proc/net/tcp; do sleep 0.1; done')
+  const commands = async () => (await ok(200, 'GET', `/events?since=0&limit=100&sandbox_id=${box.id}&type=process.started`)).events.length
+  const before = await commands()
+  await page.at(`#/sandboxes/${box.id}`)
+  await page.locator('.card', { hasText: 'Listening ports' }).getByRole('link', { name: '8123' }).waitFor()
+  await page.getByText('on all interfaces').waitFor()
+  assert.equal(await commands(), before)
+  assert.deepEqual(page.problems, [])
+  await v1('DELETE', `/sandboxes/${box.id}`)
 })
 
 test('logs are filtered by level and searched', async () => {
@@ -299,15 +318,24 @@ function checkSizes(text, name) {
   assert.doesNotMatch(text.replace(/\$ ?\d+\.\d+/g, ''), /\d\.\d{2,}(?![.\d]) ?(%|ms|s|[KMGT]?i?B)\b/, name)
 }
 
-// A picture at another size.
-async function shotAt(page, size, name) {
+const whole = (place) => place.evaluate((one) => {
+  const range = document.createRange()
+  range.selectNodeContents(one)
+  return range.getBoundingClientRect().width <= one.getBoundingClientRect().width + 0.5
+})
+
+// A picture at another size. Returns how wide the page is there.
+async function shotAt(page, size, name, check) {
   const before = page.viewportSize()
   await page.setViewportSize(size)
   await page.shot(name)
+  await check()
+  const wide = await widthOf(page)
   await page.setViewportSize(before)
+  return wide
 }
 
-test('every page fits a phone and is accessible, light and dark', async () => {
+test('every page fits a phone and a screen of 1280 pixels and is accessible, light and dark', async () => {
   const box = await create({ key: `a-sandbox-with-quite-a-long-name-${'x'.repeat(40)}`, metadata: { owner: 'a-person-with-a-long-name' }, agent_id: 'planner' })
   const paused = await create({ key: 'paused-one' })
   await ok(200, 'POST', `/sandboxes/${paused.id}/pause`, {})
@@ -321,7 +349,6 @@ test('every page fits a phone and is accessible, light and dark', async () => {
   const admin = ['', '/teams', '/webhooks', '/audit', '/providers', '/use', '/settings'].map((tab) => [`#/admin${tab}`, 'Administration'])
   const all = [['#/', 'Overview'], ['#/sandboxes', 'Sandboxes'], ...tabs, [`#/sandboxes/${paused.id}`, 'paused-one'], [`#/sandboxes/${paused.id}/files`, 'paused-one'], ['#/templates', 'Templates'], ['#/templates/base', 'base'],
     ['#/snapshots', 'Snapshots'], ['#/volumes', 'Volumes'], ['#/work', 'Sessions and jobs'], [`#/work/job/${job.id}`, 'echo long'], ['#/browsers', 'Browsers'], ...admin, ['#/api', 'API']]
-  const wide = ['#/', '#/sandboxes', `#/sandboxes/${box.id}`, `#/sandboxes/${box.id}/files`, '#/templates', '#/work', '#/admin']
   for (const colorScheme of ['light', 'dark']) {
     const phone = await signedIn(browser, server, { viewport: { width: 390, height: 844 }, colorScheme })
     for (const [hash, sign] of all) {
@@ -331,7 +358,10 @@ test('every page fits a phone and is accessible, light and dark', async () => {
       const name = `${colorScheme}-${hash.replace(/\W+/g, '-').replace(box.id, 'box')}`
       await phone.shot(`phone-${name}`)
       assert.ok((await widthOf(phone)) <= 390, `${name} is ${await widthOf(phone)} wide`)
-      if (wide.includes(hash)) await shotAt(phone, { width: 1280, height: 820 }, name)
+      const wide = await shotAt(phone, { width: 1280, height: 820 }, name, async () => {
+        if (hash === '#/') assert.ok(await whole(phone.getByRole('listitem').filter({ hasText: 'a-sandbox' }).getByText('base', { exact: true })), 'the template is cut off')
+      })
+      assert.ok(wide <= 1280, `${name} is ${wide} wide`)
       if (!/settings|api/.test(hash)) checkSizes(await phone.locator('main').innerText(), name)
       assert.deepEqual(await seriousFaults(phone), [], name)
     }

@@ -1,4 +1,5 @@
 // A browser (Debian's chromium, headless) at the dashboard of a server. Pictures go to build/screens.
+import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { createRequire } from 'node:module'
 import path from 'node:path'
@@ -46,6 +47,7 @@ export const widthOf = (page) => page.evaluate(() => Math.max(document.documentE
 // gets on a phone.
 export async function shots(page, name) {
   await page.shot(name)
+  assert.ok((await widthOf(page)) <= 1280, `${name} is too wide for 1280 pixels`)
   await page.emulateMedia({ colorScheme: 'dark' })
   await page.shot(`dark-${name}`)
   await page.setViewportSize({ width: 390, height: 800 })

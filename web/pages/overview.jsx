@@ -68,7 +68,7 @@ export function Overview({ who }) {
                 <li key={one.id}>
                   <a href={`#/sandboxes/${one.id}`}><Text>{nameOf(one)}</Text></a>
                   <State state={one.state} />
-                  <Text class="soft">{shorten(one.template, 24)}</Text>
+                  <Text class="soft whole">{shorten(one.template, 24)}</Text>
                   <span class="soft right">{age(one.created_at)}</span>
                 </li>
               ))}
