@@ -46,7 +46,7 @@ const wrong = {
   browser: [['text', 'http://127.0.0.1:1/', '--sandbox', 'nope']],
   forward: [['--bind', 'nowhere', 'web', '0:80']],
   create: [['--template', 'nope'], ['--timeout', '1000d'], ['--env', '=x'], ['--env-file', 'nofile'], ['--metadata', 'x'], ['--volume', 'x'], ['--volume', 'nope:/x'], ['--cpu', '4000'], ['--memory', '1'], ['--disk', '1']],
-  fork: [['--count', '101', 'web'], ['--timeout', '1000d', 'web']],
+  fork: [['--count', '101', 'web'], ['--timeout', '1000d', 'web'], ['--metadata', 'word', 'web']],
   'job start': [['--env', '=x'], ['--cwd', '/nope'], ['--user', 'nobody9'], ['--callback', 'nowhere'], ['--token', 'alone']].map((flags) => [...flags, 'web', '--', 'true']),
   'session new': [['--agent', ''], ['--repo', 'nowhere'], ['--branch', 'a b', '--repo', 'http://127.0.0.1:1/x.git'], ['--profile', 'nope'], ['--provider', 'nope'], ['--template', 'nope'], ['--sandbox', 'nope'], ['--permission', 'sometimes'], ['--env', '=x'], ['--git-token-env', 'NOT_SET']].map((flags) => ['--agent', 'mock', ...flags]),
   'session push': [['--git-token-env', 'NOT_SET', 'ses_x']],

@@ -155,7 +155,7 @@ describe('sandboxes', () => {
     const id = await good('up', '--key', 'k-ls', '--agent-id', 'a1', '--task-id', 't1', '-q')
     const plain = await good('create')
     const rows = (await good('ls')).split('\n')
-    assert.match(rows[0], /^ID +NAME +KEY +TEMPLATE +STATE +ENDS +PROVIDER +OWNER +AGE/)
+    assert.match(rows[0], /^ID +NAME +KEY +TEMPLATE +STATE +ENDS +PORTS +PROVIDER +OWNER +AGE/)
     assert.match(rows.find((row) => row.startsWith(id)), / - +k-ls +\S+ +running +in \d+m +e2b +a1\/t1/)
     assert.match(rows.find((row) => row.startsWith(plain)), / - +- +base +running +in \d+[sm] +e2b/)
     const listed = await json('ls')
