@@ -120,7 +120,7 @@ bench:
 	@$(MAKE) --no-print-directory all
 	@bench/run.sh
 
-check: setup build/tidy/build.ninja
+check: all build/tidy/build.ninja
 	@tools/check.sh
 
 asan: setup build/sanitizers/build.ninja

@@ -4,7 +4,7 @@
 #   test        check unit functional compat security: what `make test` runs, with the ordinary build
 #   deep        asan asan-e2e tsan-e2e fuzz tidy cppcheck: what `make deep` runs
 #
-#   check       format, layers, sizes          functional  a real server, feature by feature
+#   check       format, layers, symbols, sizes functional  a real server, feature by feature
 #   unit        unit tests, gcc                security    attacks on a real server, most from inside a sandbox
 #   asan        unit tests, ASan and UBSan     compat      the published SDK packages
 #   fuzz        each fuzz target, 10 s         tidy        clang-tidy        cppcheck    cppcheck

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Format, layers, sizes, requirements, clang-tidy, cppcheck: check.sh [--quick | tidy | cppcheck]
+# Format, layers, symbols, sizes, requirements, clang-tidy, cppcheck: check.sh [--quick | tidy | cppcheck]
 #
 # --quick leaves out the analysers, which take minutes the first time; a name is that one alone. They want build/tidy/build.ninja.
 set -uo pipefail
@@ -48,6 +48,7 @@ what=${1:-all}
 if [ "$what" = all ] || [ "$what" = --quick ]; then
     step format format
     step layers tools/check_layers.py
+    step symbols tools/check_symbols.py
     step size tools/check_size.py
     step requirements tools/check_requirements.py
     step threads threads

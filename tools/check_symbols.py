@@ -6,7 +6,8 @@ Reads the object files of the programs in each build directory (default: build/h
   ROOM -> ROOM: SYMBOL in OBJECT   an object uses a function or variable that only rooms define which its room may not use
   HEADER declares SYMBOL of ROOM   a header declares what its own room does not define
 
-A symbol of a library that `late` defines under its own name belongs to no room."""
+A symbol of a library that `late` defines under its own name belongs to no room. Objects of tests are not read, nor those that
+are older than their sources when another build has a newer one."""
 import json
 import pathlib
 import re
@@ -29,7 +30,8 @@ class Objects:
         self.defined = {}  # symbol: rooms
         self.used = []  # (room, object, symbol)
         self.rooms = set()
-        self.old = []
+        self.old = {}  # source: an object that is older than it
+        self.fresh = set()  # sources with an object that is not
 
     def add(self, room, name, symbols):
         """Symbols are pairs of a letter of nm and a name."""
@@ -51,21 +53,31 @@ def nm(paths):
 
 
 def read_build(build, objects):
-    """Adds what a build directory has of the sources under src/, tests left out."""
-    sources = {}
+    """Adds what a build directory has of the sources under src/, tests left out. Of several objects of a source the first
+    that was made is read: others may be in the making."""
+    made_of = {}
+    rooms = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         source = (build / entry["file"]).resolve()
         made = build / entry["output"]
-        if not made.exists():
+        try:
+            made_at = made.stat().st_mtime
+        except FileNotFoundError:
             continue
         if source.is_relative_to(ROOT / "src"):
             if is_test(source):
                 continue
-            sources[str(made)] = room_of(source.parent.relative_to(ROOT / "src").as_posix())
-            if made.stat().st_mtime < source.stat().st_mtime:
-                objects.old.append(made)
+            if made_at < source.stat().st_mtime:
+                objects.old[source] = made
+                continue
+            objects.fresh.add(source)
+            rooms[source] = room_of(source.parent.relative_to(ROOT / "src").as_posix())
         elif source.is_relative_to(build / "src"):  # made by the build
-            sources[str(made)] = room_of(made.relative_to(build / "src").parent.parent.as_posix())
+            rooms[source] = room_of(made.relative_to(build / "src").parent.parent.as_posix())
+        else:
+            continue
+        made_of.setdefault(source, []).append((made_at, str(made)))
+    sources = {min(made)[1]: rooms[source] for source, made in made_of.items()}
     found = {}
     for path, kind, symbol in nm(sources):
         found.setdefault(path, []).append((kind, symbol))
@@ -119,8 +131,9 @@ def main():
     objects = Objects()
     for build in sys.argv[1:] or BUILDS:
         read_build((ROOT / build).resolve(), objects)
-    if objects.old:
-        print(f"{objects.old[0]} and {len(objects.old) - 1} more are older than their sources: run `make all`")
+    old = [made for source, made in objects.old.items() if source not in objects.fresh]
+    if old:
+        print(f"{old[0]} and {len(old) - 1} more are older than their sources: run `make all`")
         return True
     upward = sorted(set(edges(objects, layers)))
     foreign = list(declarations(objects, ROOT / "src"))

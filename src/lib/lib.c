@@ -9,6 +9,8 @@
 #include "lib/lib_internal.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/backend.h"
+#include "runtime/config/config.h"
+#include "runtime/main/runtime_main.h"
 #include "store/core/store.h"
 
 #define TEAM "library" /* all rows of a store that is only ours belong to it */

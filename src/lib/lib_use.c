@@ -5,6 +5,8 @@
 #include "base/cleanup.h"
 #include "lib/lib_internal.h"
 #include "protocol/json/json_shape.h"
+#include "runtime/command/command.h"
+#include "runtime/run/run.h"
 
 /* ---- commands ---- */
 

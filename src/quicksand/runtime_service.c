@@ -26,8 +26,12 @@
 #include "provider/core/provider.h"
 #include "runtime/backend/backend.h"
 #include "runtime/backend/profile.h"
+#include "runtime/config/config.h"
 #include "runtime/core/runtime.h"
 #include "runtime/core/settings.h"
+#include "runtime/main/runtime_main.h"
+#include "runtime/sandbox/follow.h"
+#include "runtime/session/session.h"
 
 enum {
     FILE_MAX = 1024 * 1024,

@@ -6,6 +6,7 @@
 #include "base/encode.h"
 #include "edge/api_runtime/v1_types.h"
 #include "protocol/json/json_shape.h"
+#include "runtime/command/command.h"
 #include "runtime/job/job.h"
 #include "runtime/sandbox/sandbox.h"
 

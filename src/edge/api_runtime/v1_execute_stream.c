@@ -13,6 +13,7 @@
 #include "edge/api_runtime/v1_sse.h"
 #include "edge/api_runtime/v1_types.h"
 #include "protocol/json/json_shape.h"
+#include "runtime/command/command.h"
 #include "runtime/sandbox/sandbox.h"
 
 enum {

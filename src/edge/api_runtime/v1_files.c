@@ -2,6 +2,7 @@
  * its length lies in a file first, because not every provider takes such, and a worker need not wait for it. */
 #include "edge/api_runtime/v1_types.h"
 #include "protocol/json/json_shape.h"
+#include "runtime/command/command.h"
 #include "runtime/sandbox/sandbox.h"
 
 static struct runtime *runtime_of(const struct v1_call *call)

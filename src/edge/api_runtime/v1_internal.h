@@ -15,6 +15,7 @@
 #include "edge/call/call.h"
 #include "edge/call/call_pipe.h"
 #include "runtime/core/runtime.h"
+#include "runtime/run/run.h"
 
 enum {
     V1_BODY_MAX = 1024 * 1024,

@@ -8,6 +8,8 @@
 #include "envd/core/codec.h"
 #include "envd/core/envd.h"
 #include "envd/core/journal.h"
+#include "envd/files/files.h"
+#include "envd/process/process_rpc.h"
 #include "envd/volume/volume.h"
 #include "protocol/http/http_errors.h"
 #include "protocol/json/json_shape.h"

@@ -83,23 +83,5 @@ void lease_handle(struct envd_door *door, struct http_exchange *ex);
 /* metrics.c */
 void metrics_init(void);
 void metrics_handle(struct envd *envd, struct http_exchange *ex);
-/* files_download.c, files_upload.c, files_compose.c */
-void files_download(struct envd *envd, struct http_exchange *ex);
-void files_upload(struct envd *envd, struct http_exchange *ex);
-void files_compose(struct envd *envd, struct http_exchange *ex);
-
-/* process_rpc.c, process_input_rpc.c */
-call_fn process_rpc_start, process_rpc_connect, process_rpc_list, process_rpc_send_input,
-    process_rpc_close_stdin, process_rpc_send_signal, process_rpc_update;
-/* By the message's {"process": {"pid" or "tag"}}; NULL with err when there is none. */
-struct process *process_rpc_select(struct envd *envd, const json_t *message, struct error *err);
-/* A client stream: reads its own messages. */
-void process_rpc_stream_input(struct envd *envd, struct http_exchange *ex);
-/* filesystem_rpc.c, filesystem_list.c, filesystem_remove.c */
-call_fn filesystem_stat, filesystem_make_dir, filesystem_move, filesystem_list_dir,
-    filesystem_remove;
-/* The user, and the request's member resolved for that user. */
-int call_path(const struct call *call, const char *member, struct user *user, char out[PATH_MAX],
-              struct error *err);
 /* watch_rpc.c */
 call_fn watch_rpc_dir, watch_rpc_create, watch_rpc_events, watch_rpc_remove;

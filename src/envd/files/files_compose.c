@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "envd/core/envd.h"
+#include "envd/files/files.h"
 #include "envd/files/guest_path.h"
 #include "envd/files/guest_stat.h"
 #include "envd/files/upload_file.h"

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "envd/files/files.h"
 #include "envd/files/files_accept.h"
 #include "envd/files/files_query.h"
 #include "envd/files/files_type.h"

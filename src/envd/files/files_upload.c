@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/map.h"
 #include "envd/files/entry.h"
+#include "envd/files/files.h"
 #include "envd/files/files_accept.h"
 #include "envd/files/files_query.h"
 #include "envd/files/guest_path.h"

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "envd/core/envd.h"
 #include "envd/files/entry.h"
+#include "envd/files/files.h"
 #include "envd/files/guest_stat.h"
 #include "envd/files/upload_file.h"
 #include "protocol/json/json_shape.h"

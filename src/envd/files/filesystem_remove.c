@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "envd/core/envd.h"
+#include "envd/files/files.h"
 #include "envd/files/guest_path.h"
 #include "protocol/json/json_shape.h"
 #include "protocol/rpc/connect.h"

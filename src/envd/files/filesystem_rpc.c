@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "envd/core/envd.h"
 #include "envd/files/entry.h"
+#include "envd/files/files.h"
 #include "envd/files/guest_path.h"
 #include "envd/files/guest_stat.h"
 #include "protocol/json/json_shape.h"

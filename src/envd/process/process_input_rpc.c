@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/encode.h"
 #include "envd/core/envd.h"
+#include "envd/process/process_rpc.h"
 #include "protocol/json/json_shape.h"
 #include "protocol/rpc/connect.h"
 #include "protocol/rpc/proto_wire.h"

@@ -5,6 +5,7 @@
 #include "envd/core/envd.h"
 #include "envd/core/journal.h"
 #include "envd/process/process_command.h"
+#include "envd/process/process_rpc.h"
 #include "protocol/json/json_shape.h"
 #include "protocol/rpc/connect.h"
 

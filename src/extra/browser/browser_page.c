@@ -5,6 +5,8 @@
 
 #include "base/cleanup.h"
 #include "protocol/json/json_shape.h"
+#include "runtime/command/command.h"
+#include "runtime/run/run.h"
 
 enum { TIMEOUT_MS = 30000, GRACE_MS = 10000, FAULT_MAX = 300, COUNT_MAX = 10 };
 

@@ -8,6 +8,7 @@
 #include "edge/api_runtime/v1_types.h"
 #include "extra/browser/browser_extra.h"
 #include "protocol/json/json_shape.h"
+#include "runtime/command/command.h"
 #include "runtime/sandbox/sandbox.h"
 #include "store/platform/store_sandbox.h"
 

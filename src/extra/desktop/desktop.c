@@ -7,6 +7,8 @@
 
 #include "base/cleanup.h"
 #include "protocol/json/json_shape.h"
+#include "runtime/command/command.h"
+#include "runtime/run/run.h"
 
 enum {
     SHOT_MAX = 16 << 20,

@@ -8,6 +8,7 @@
 #include "protocol/fetch/fetch.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/core/runtime.h"
+#include "runtime/run/run.h"
 #include "runtime/sandbox/sandbox.h"
 
 enum {

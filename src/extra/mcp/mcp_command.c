@@ -3,6 +3,7 @@
 
 #include "extra/mcp/mcp_output.h"
 #include "protocol/json/json_shape.h"
+#include "runtime/command/command.h"
 
 struct command {
     struct mcp_call *call;

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/encode.h"
 #include "protocol/json/json_shape.h"
+#include "runtime/command/command.h"
 
 enum {
     READ_DEFAULT = 256 * 1024,

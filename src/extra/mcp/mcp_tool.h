@@ -15,6 +15,7 @@
 #include "extra/mcp/mcp.h"
 #include "extra/mcp/mcp_message.h"
 #include "runtime/core/runtime.h"
+#include "runtime/run/run.h"
 #include "runtime/sandbox/sandbox.h"
 
 enum {

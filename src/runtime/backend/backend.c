@@ -8,7 +8,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "runtime/backend/backend_internal.h"
-#include "runtime/backend/profile_internal.h"
+#include "runtime/backend/profile_parts.h"
+#include "runtime/core/words.h"
 
 struct backend *backend_alloc(const char *name)
 {

@@ -91,3 +91,10 @@ int runner_heartbeat(struct runtime *runtime, const struct runtime_caller *calle
                      int64_t active_sessions, struct error *err);
 int runner_remove(struct runtime *runtime, const struct runtime_caller *caller, struct str name,
                   struct error *err);
+
+/* ---- opened and closed by runtime_main.c ---- */
+
+int backends_open(struct runtime *runtime, struct error *err);
+void backends_close(struct runtime *runtime);
+/* Until no check is under way. */
+void backends_wait(struct runtime *runtime);

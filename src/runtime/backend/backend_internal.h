@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/backend/backend.h"
-#include "runtime/core/runtime_internal.h"
+#include "runtime/core/runtime_parts.h"
 
 /* What a team adds stays until the process ends, so it is bounded for each. */
 enum { BACKEND_RUNNERS_MAX = 4096, BACKEND_TEAM_RUNNERS_MAX = 256, BACKEND_TEAM_KEYS_MAX = 64 };

@@ -3,7 +3,7 @@
 
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/backend_internal.h"
-#include "runtime/backend/profile_internal.h"
+#include "runtime/backend/profile_parts.h"
 #include "runtime/core/settings.h"
 
 static const struct {

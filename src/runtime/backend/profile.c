@@ -13,8 +13,9 @@
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/backend.h"
 #include "runtime/backend/capability.h"
-#include "runtime/backend/profile_internal.h"
-#include "runtime/core/runtime_internal.h"
+#include "runtime/backend/profile_parts.h"
+#include "runtime/core/runtime_parts.h"
+#include "runtime/core/words.h"
 #include "store/runtime/store_runtime.h"
 
 enum { PROFILE_BYTES_MAX = 64 << 10 };

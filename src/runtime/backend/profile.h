@@ -85,3 +85,13 @@ struct str profile_settings(const struct profile *profile, struct arena *arena);
 bool profile_of_gateway(const char *name);
 /* What the gateway would run for them, as lines. New reference. */
 json_t *profile_gateway_lines(const json_t *mcp);
+
+/* Of the configuration file. */
+json_t *runtime_profiles(const struct runtime *runtime);
+
+/* ---- opened and closed by runtime_main.c ---- */
+
+void profiles_kept_open(struct runtime *runtime);
+void profiles_kept_close(struct runtime *runtime);
+/* Checks the profiles of the file against what the backends can do. */
+int profiles_open(struct runtime *runtime, struct error *err);

@@ -2,7 +2,7 @@
  * enforce. And the one form all records are brought into. */
 #include "base/alloc.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/backend/profile_internal.h"
+#include "runtime/backend/profile_parts.h"
 
 static void move_up(json_t *flat, json_t *options, const char *from, const char *to)
 {

@@ -10,7 +10,7 @@
 #include "base/env_name.h"
 #include "base/near.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/backend/profile_internal.h"
+#include "runtime/backend/profile_parts.h"
 
 enum {
     TIMEOUT_MAX_S = 600,

@@ -1,7 +1,7 @@
 /* What a profile starts in a sandbox besides its template: a screen of some size (options.resolution, dpi, vncEnabled) and the
  * MCP gateway (servers of "mcp" that are packages or repositories, options.enableMcp). */
 #include "protocol/json/json_shape.h"
-#include "runtime/backend/profile_internal.h"
+#include "runtime/backend/profile_parts.h"
 
 enum { SIDE_MIN = 64, SIDE_MAX = 7680, DPI_MIN = 24, DPI_MAX = 600, DPI = 96 };
 

@@ -10,7 +10,7 @@
 #include "base/cleanup.h"
 #include "base/map.h"
 #include "runtime/backend/backend_internal.h"
-#include "runtime/backend/profile_internal.h"
+#include "runtime/backend/profile_parts.h"
 
 enum { KEPT_MAX = 256, RECORD_MAX = 4096 /* bytes of a record that is kept */ };
 

@@ -7,7 +7,8 @@
 #include "base/cleanup.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/backend_internal.h"
-#include "runtime/backend/profile_internal.h"
+#include "runtime/backend/profile_parts.h"
+#include "runtime/run/run.h"
 #include "store/runtime/store_runtime.h"
 
 enum { DEFAULT_IDLE_S = 900, DEFAULT_OUTPUT = 65536, DIGEST_MARK = '#' };

@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "base/encode.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/backend/profile_internal.h"
+#include "runtime/backend/profile_parts.h"
 
 static bool secret_name(const char *name)
 {

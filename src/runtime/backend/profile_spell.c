@@ -1,6 +1,6 @@
 /* The names of a profile's members, and others that are taken for them. */
 #include "base/near.h"
-#include "runtime/backend/profile_internal.h"
+#include "runtime/backend/profile_parts.h"
 
 const char *const profile_keys[] = {"provider",
                                     "template",

@@ -5,8 +5,10 @@
 #include "base/cleanup.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/backend.h"
-#include "runtime/backend/profile_internal.h"
+#include "runtime/backend/profile_parts.h"
+#include "runtime/config/config.h"
 #include "runtime/core/test/core_env.h"
+#include "runtime/main/runtime_main.h"
 #include "store/core/store.h"
 #include "store/runtime/store_runtime.h"
 

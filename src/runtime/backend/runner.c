@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "runtime/backend/backend_internal.h"
+#include "runtime/core/words.h"
 #include "store/runtime/store_runtime.h"
 
 enum { RUNNER_URL_MAX = 2048, RUNNER_TOKEN_MAX = 4096, RUNNER_SESSIONS_MAX = 100000 };

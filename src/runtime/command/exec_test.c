@@ -5,8 +5,10 @@
 #include "base/clock.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/profile.h"
+#include "runtime/command/command.h"
 #include "runtime/command/terminal.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/run/run.h"
+#include "runtime/sandbox/sandbox_parts.h"
 #include "runtime/sandbox/test/work_env.h"
 
 struct seen {

@@ -1,6 +1,7 @@
 /* Files of a sandbox. An operation that failed because the sandbox was paused is tried again, when
  * nothing was passed on yet. */
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/command/command.h"
+#include "runtime/sandbox/sandbox_parts.h"
 
 struct passing {
     provider_sink_fn *sink;

@@ -25,8 +25,9 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "protocol/json/json_shape.h"
+#include "runtime/command/command.h"
 #include "runtime/core/event.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/sandbox_parts.h"
 
 #define TERMINAL_PREFIX "pty_"
 

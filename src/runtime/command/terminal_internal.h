@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/command/terminal.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/sandbox_parts.h"
 
 /* The command of the request, or a shell, in a PTY of its size, with that tag. A sandbox that turns out to be gone
  * is recovered; what *use then points to is kept in `keep`. */

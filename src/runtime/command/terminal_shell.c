@@ -3,6 +3,7 @@
 #include "base/env_name.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/command/terminal_internal.h"
+#include "runtime/run/run.h"
 
 enum { COLS_DEFAULT = 120, ROWS_DEFAULT = 40 };
 

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "runtime/command/terminal.h"
+#include "runtime/main/runtime_main.h"
 #include "runtime/sandbox/test/work_env.h"
 
 struct view {

@@ -3,8 +3,10 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/backend/profile_internal.h"
+#include "runtime/backend/capability.h"
+#include "runtime/backend/profile_parts.h"
 #include "runtime/config/settings_internal.h"
+#include "runtime/core/words.h"
 
 enum { TIMEOUT_MAX_MS = 7 * 24 * 3600 * 1000 };
 

@@ -1,6 +1,7 @@
 /* Shared by the files that read the configuration. */
 #pragma once
 
+#include "runtime/config/config.h"
 #include "runtime/core/settings.h"
 
 struct loader {

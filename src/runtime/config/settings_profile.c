@@ -5,8 +5,9 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/backend/profile_internal.h"
+#include "runtime/backend/profile_parts.h"
 #include "runtime/config/settings_internal.h"
+#include "runtime/core/words.h"
 
 static bool is_reference(struct str text)
 {

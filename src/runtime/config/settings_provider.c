@@ -8,6 +8,7 @@
 #include "protocol/json/json_shape.h"
 #include "provider/core/provider_ops.h"
 #include "runtime/config/settings_internal.h"
+#include "runtime/core/words.h"
 
 /* What a record may say besides what all may. */
 static const char *const common_keys[] = {

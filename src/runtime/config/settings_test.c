@@ -9,7 +9,9 @@
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/backend.h"
 #include "runtime/backend/profile.h"
+#include "runtime/config/config.h"
 #include "runtime/core/test/core_env.h"
+#include "runtime/main/runtime_main.h"
 
 static void settings_cleanup(struct runtime_settings *settings)
 {

@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/core/event_internal.h"
-#include "runtime/core/runtime_internal.h"
+#include "runtime/core/runtime_parts.h"
 #include "store/runtime/store_runtime.h"
 
 enum { KEEP_DAYS = 30, KEEP_ROWS = 1000000, PRUNE_PERIOD_S = 600, PRUNE_BATCH = 1000 };

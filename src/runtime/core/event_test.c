@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/core/event_internal.h"
-#include "runtime/core/runtime_internal.h"
+#include "runtime/core/runtime_parts.h"
 #include "runtime/core/test/core_env.h"
 #include "store/runtime/store_runtime.h"
 

@@ -12,7 +12,7 @@
 #include "base/cleanup.h"
 #include "base/map.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/core/runtime_internal.h"
+#include "runtime/core/runtime_parts.h"
 
 enum { SECRET_MIN = 6, TEAM_SECRETS_MAX = 256, URL_USER_MAX = 1024 };
 

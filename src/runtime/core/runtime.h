@@ -41,19 +41,6 @@ struct runtime_config {
                         struct error *err);
 };
 
-/* All borrowed. Opens the backends and takes up what the last process left: jobs and sessions that
- * were running are watched again. */
-int runtime_open(const struct runtime_config *config, struct runtime **out, struct error *err);
-/* The first step of an end: lets go of the streams of sessions, which may lead through this process's
- * own proxy and would keep it from draining. */
-void runtime_quiet(struct runtime *runtime);
-/* Sandboxes, jobs and sessions go on. No call may be under way. */
-void runtime_close(struct runtime *runtime);
-
-/* Something happened to a sandbox of the engine in this process, and the store has its event. Quick: the
- * rows follow within a moment, on a thread of their own. */
-void runtime_engine_changed(struct runtime *runtime);
-
 /* Who asks. */
 struct runtime_caller {
     struct str team_id;
@@ -72,6 +59,3 @@ void runtime_mask(const struct runtime *runtime, struct str team_id, char *text)
 
 /* What requests to sandboxes and services go through. */
 struct fetch *runtime_fetch(const struct runtime *runtime);
-
-/* With a list of allowed commands: no variable that changes what is run. ERROR_FORBIDDEN. env may be NULL. */
-int runtime_command_check_env(struct runtime *runtime, const json_t *env, struct error *err);

@@ -62,33 +62,3 @@ struct runtime_settings {
     bool private_urls;           /* of runners and callbacks of all teams; false */
     char *listen, *data_dir;     /* of the file, for the program; "" = not said */
 };
-
-/* Trimmed and in lower case; false when it is empty or too long. */
-bool runtime_provider_word(struct str name, char out[RUNTIME_NAME_MAX + 1]);
-/* The type behind a word, which may be an alias ("local" is "process"); other words stay as they are. */
-const char *runtime_provider_type(const char *word);
-/* [a-z0-9][a-z0-9._-]*, at most RUNTIME_NAME_MAX: names of backends, profiles and runners. */
-bool runtime_name_valid(struct str name);
-
-/* Words for what a backend offers: those of the seeds' matrix. */
-#define BACKEND_CAPABILITIES "code, terminal, files, gui, browser, visual, pause, snapshot, ports"
-bool backend_capability_valid(const char *word);
-
-typedef const char *runtime_getenv_fn(const char *name);
-
-/* The server whose configuration it is. A provider that leads back to it becomes its engine. */
-struct runtime_self {
-    /* api_url, domain: of a record of type e2b, "" = not said; then only the key can tell. */
-    bool (*is_self)(void *arg, const char *api_url, const char *domain, const char *api_key);
-    void *arg;
-};
-
-/* file: the text, or STR_NONE when there is no file. self: NULL when this is no server. -1 with one
- * fault per line in out_faults. */
-int runtime_settings_load(struct str file, runtime_getenv_fn *get, const struct runtime_self *self,
-                          struct runtime_settings *out, struct buf *out_faults);
-/* "e2b, the engine of this server (…)": which provider is used when nobody names one, where it is and
- * why it is this one. *out_remote: what it makes is elsewhere. */
-void runtime_settings_default(const struct runtime_settings *settings, struct buf *out,
-                              bool *out_remote);
-void runtime_settings_done(struct runtime_settings *settings);

@@ -1,7 +1,7 @@
 /* The runtime's jobs of the periodic service: they are noted while the parts open, and run once all are open. */
 #include <stdlib.h>
 
-#include "runtime/core/runtime_internal.h"
+#include "runtime/core/runtime_parts.h"
 
 static void turn(void *arg)
 {

@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "runtime/core/event_internal.h"
-#include "runtime/core/runtime_internal.h"
+#include "runtime/core/runtime_parts.h"
 
 struct event_watch {
     struct list node;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "runtime/core/runtime.h"
+#include "runtime/run/run.h"
 #include "runtime/sandbox/sandbox.h"
 
 struct runtime_callback {
@@ -59,3 +60,8 @@ int job_input(struct runtime *runtime, const struct runtime_caller *caller, stru
 /* 1 = it has ended, 0 = not within timeout_ms. */
 int job_wait(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
              uint32_t timeout_ms, struct error *err);
+
+/* ---- opened and closed by runtime_main.c ---- */
+
+int jobs_open(struct runtime *runtime, struct error *err);
+void jobs_close(struct runtime *runtime);

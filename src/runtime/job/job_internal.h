@@ -9,9 +9,9 @@
 
 #include "base/list.h"
 #include "protocol/loop/workers.h"
-#include "runtime/command/output.h"
 #include "runtime/job/job.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/run/output.h"
+#include "runtime/sandbox/sandbox_parts.h"
 
 enum { JOB_LOGS_TOLD = 32 * 1024 };
 
@@ -105,6 +105,13 @@ int job_follow_log(const struct runtime_use *use, const char *id, const char *us
 /* signal 0: TERM, a second, KILL. */
 int job_signal(struct runtime *runtime, const struct runtime_use *use, const char *id,
                const char *user, int signal, struct error *err);
+
+/* ---- when a sandbox changes (job_watch.c) ---- */
+
+/* Its jobs are watched again. */
+void jobs_resumed(struct runtime *runtime, struct str sandbox_id);
+/* It is gone: its jobs ended with 137. */
+void jobs_lost(struct runtime *runtime, struct str sandbox_id);
 
 /* ---- job_callback.c ---- */
 

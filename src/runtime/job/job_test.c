@@ -12,6 +12,7 @@
 #include "protocol/json/json_shape.h"
 #include "runtime/job/job.h"
 #include "runtime/job/job_internal.h"
+#include "runtime/main/runtime_main.h"
 #include "runtime/sandbox/test/work_env.h"
 
 static struct job start(struct work_env *env, struct str sandbox_id, const char *line,

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
 #include "protocol/sender/sender.h"
+#include "runtime/command/command.h"
 #include "runtime/core/event.h"
 #include "runtime/job/job_internal.h"
 
@@ -551,6 +552,8 @@ int jobs_open(struct runtime *runtime, struct error *err)
     (void)pthread_mutex_init(&jobs->lock, NULL);
     cond_init(&jobs->changed);
     list_init(&jobs->watches);
+    runtime->on_resumed = jobs_resumed;
+    runtime->on_gone = jobs_lost;
     runtime_prune_open(runtime);
     if (job_rest_open(jobs, take_turn, err) < 0)
         return -1;

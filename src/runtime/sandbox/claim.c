@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/sandbox_parts.h"
 
 enum { RENEW_S = 30 };
 

@@ -6,7 +6,8 @@
 #include "base/clock.h"
 #include "base/periodic.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/main/runtime_main.h"
+#include "runtime/sandbox/sandbox_parts.h"
 #include "runtime/sandbox/test/work_env.h"
 
 #define SECOND_US INT64_C(1000000)

@@ -13,6 +13,7 @@
 #include "base/parts.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/core/deadline.h"
+#include "runtime/run/run.h"
 
 enum {
     EQUIP_MS = 300 * 1000,

@@ -1,7 +1,7 @@
 /* What is started in a machine besides its template: a screen of some size, the MCP gateway. */
 #pragma once
 
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/sandbox_parts.h"
 
 /* One machine. */
 struct equip_place {

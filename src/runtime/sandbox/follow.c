@@ -24,7 +24,8 @@
 #include "base/thread.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/core/event.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/follow.h"
+#include "runtime/sandbox/sandbox_parts.h"
 #include "store/platform/store_event.h"
 #include "store/platform/store_sandbox.h"
 

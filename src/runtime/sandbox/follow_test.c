@@ -3,7 +3,10 @@
 #include <pthread.h>
 
 #include "base/clock.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/command/command.h"
+#include "runtime/run/run.h"
+#include "runtime/sandbox/follow.h"
+#include "runtime/sandbox/sandbox_parts.h"
 #include "runtime/sandbox/test/work_env.h"
 #include "store/platform/store_event.h"
 #include "store/platform/store_sandbox.h"

@@ -11,42 +11,15 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/run/capture.h"
+#include "runtime/sandbox/sandbox_parts.h"
 
 enum {
-    KEEP_MAX = 64 * 1024,
-    SECRET_MAX = 32 * 1024,
     SANDBOX_ROWS = 100,
     TEAM_ROWS = 1000,
     KEEP_DAYS = 30,
     PRUNE_BATCH = 100,
 };
-
-void runtime_kept_begin(struct runtime_kept *kept, int64_t limit)
-{
-    *kept = (struct runtime_kept){.started_at_us = clock_wall_us(),
-                                  .limit = limit < KEEP_MAX ? limit : KEEP_MAX};
-    for (int i = 0; i < 2; i++)
-        buf_init(&kept->streams[i], (size_t)kept->limit + SECRET_MAX);
-}
-
-void runtime_kept_take(struct runtime_kept *kept, bool is_err, struct str data)
-{
-    struct buf *stream = &kept->streams[is_err];
-    size_t room = (size_t)kept->limit + SECRET_MAX - stream->len;
-
-    if (data.len > room) {
-        kept->overflowed[is_err] = true;
-        data.len = room;
-    }
-    (void)buf_add_str(stream, data);
-}
-
-void runtime_kept_done(struct runtime_kept *kept)
-{
-    for (int i = 0; i < 2; i++)
-        buf_done(&kept->streams[i]);
-}
 
 /* Not longer than limit, and not within a character. */
 static struct str cut(struct str text, size_t limit, bool *truncated)
@@ -61,7 +34,7 @@ static struct str cut(struct str text, size_t limit, bool *truncated)
 }
 
 static struct str text_of(const struct runtime *runtime, struct str team_id,
-                          const struct runtime_kept *kept, bool is_err, struct arena *arena,
+                          const struct runtime_capture *kept, bool is_err, struct arena *arena,
                           bool *truncated)
 {
     const struct buf *stream = &kept->streams[is_err];
@@ -78,7 +51,7 @@ static struct str text_of(const struct runtime *runtime, struct str team_id,
     len = strlen(text);
     if (kept->overflowed[is_err]) {
         *truncated = true;
-        len -= len < SECRET_MAX ? len : SECRET_MAX;
+        len -= len < RUNTIME_CAPTURE_SPARE ? len : RUNTIME_CAPTURE_SPARE;
     }
     valid = json_str(str_n(text, len));
     return arena_str(arena, cut(str_n(json_string_value(valid), json_string_length(valid)),
@@ -99,7 +72,7 @@ static struct str error_of(const struct runtime *runtime, struct str team_id, co
 }
 
 bool runtime_kept_store(struct runtime *runtime, const struct runtime_caller *caller,
-                        const struct runtime_use *use, const struct runtime_kept *kept,
+                        const struct runtime_use *use, const struct runtime_capture *kept,
                         const struct runtime_kept_end *end)
 {
     static const struct store_execution_bounds bounds = {SANDBOX_ROWS, TEAM_ROWS};

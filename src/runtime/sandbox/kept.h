@@ -6,19 +6,7 @@
 #include "store/runtime/store_execution.h"
 
 struct runtime_use;
-
-/* What one command prints, while it runs. */
-struct runtime_kept {
-    int64_t started_at_us;
-    int64_t limit; /* bytes of each stream */
-    struct buf streams[2];
-    bool overflowed[2];
-};
-
-/* limit: of the command's output; what is kept has one besides. */
-void runtime_kept_begin(struct runtime_kept *kept, int64_t limit);
-void runtime_kept_take(struct runtime_kept *kept, bool is_err, struct str data);
-void runtime_kept_done(struct runtime_kept *kept);
+struct runtime_capture;
 
 /* How it ended. */
 struct runtime_kept_end {
@@ -31,7 +19,7 @@ struct runtime_kept_end {
 };
 /* false when it could not be stored, which is logged: the command has run in any case. */
 bool runtime_kept_store(struct runtime *runtime, const struct runtime_caller *caller,
-                        const struct runtime_use *use, const struct runtime_kept *kept,
+                        const struct runtime_use *use, const struct runtime_capture *kept,
                         const struct runtime_kept_end *end);
 
 /* By id of the process. sandbox_id: STR_NONE = any, else its sandbox must agree. */

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/sandbox/kept.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/sandbox_parts.h"
 
 enum {
     BATCH = 1000,

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "runtime/core/deadline.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/sandbox_parts.h"
 
 enum {
     ROWS_MAX = 10000,

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/sandbox_parts.h"
 
 enum { DAY_S = 24 * 3600, NOTICE_S = DAY_S };
 

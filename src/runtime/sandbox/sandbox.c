@@ -6,7 +6,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/follow.h"
+#include "runtime/sandbox/sandbox_parts.h"
 
 enum { LIST_DEFAULT = 100, LIST_MAX = 1000 };
 

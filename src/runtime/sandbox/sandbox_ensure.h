@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/backend/profile.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/sandbox_parts.h"
 
 /* What attempt() returns besides 0 and -1. AGAIN: the row has changed, another attempt can begin at once. AWAITED: somebody
  * else is making the sandbox. */

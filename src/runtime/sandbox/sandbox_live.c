@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "protocol/fetch/fetch.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/sandbox_parts.h"
 
 enum { FLUSH_US = 10 * 1000000 };
 
@@ -33,7 +33,6 @@ struct runtime_sandboxes {
     pthread_mutex_t lock; /* guards all below; never held while the store is asked */
     struct map live;      /* id -> struct live */
     struct map keys;      /* team and name -> struct runtime_hold */
-    struct map bash;      /* provider and image -> "y" or "n" */
     struct arena arena;
     struct str instance;
 };
@@ -45,7 +44,6 @@ int runtime_sandboxes_open(struct runtime *runtime, struct error *err)
     (void)pthread_mutex_init(&all->lock, NULL);
     map_init(&all->live);
     map_init(&all->keys);
-    map_init(&all->bash);
     runtime->sandboxes = all;
     runtime_claims_open(runtime);
     runtime_sweeps_open(runtime);
@@ -80,7 +78,6 @@ void runtime_sandboxes_close(struct runtime *runtime)
     }
     map_done(&all->live);
     map_done(&all->keys);
-    map_done(&all->bash);
     arena_done(&all->arena);
     (void)pthread_mutex_destroy(&all->lock);
     free(all);
@@ -290,38 +287,4 @@ void runtime_live_flush(struct runtime *runtime)
     (void)pthread_mutex_unlock(&all->lock);
     for (size_t i = 0; i < count; i++)
         flush(runtime, counted[i].id, &counted[i].live);
-}
-
-static char yes[] = "y", no[] = "n";
-enum { IMAGES_MAX = 4096 };
-
-static struct str image_name(struct arena *arena, struct str provider, struct str image)
-{
-    return str_of(arena_printf(arena, "%.*s\n%.*s", STR_ARG(provider), STR_ARG(image)));
-}
-
-int runtime_live_bash(struct runtime *runtime, struct str provider, struct str image)
-{
-    struct runtime_sandboxes *all = runtime->sandboxes;
-    auto_arena struct arena arena = {0};
-    struct str name = image_name(&arena, provider, image);
-    const char *known;
-
-    (void)pthread_mutex_lock(&all->lock);
-    known = map_get(&all->bash, name);
-    (void)pthread_mutex_unlock(&all->lock);
-    return known ? known == yes : -1;
-}
-
-void runtime_live_set_bash(struct runtime *runtime, struct str provider, struct str image,
-                           bool bash)
-{
-    struct runtime_sandboxes *all = runtime->sandboxes;
-    auto_arena struct arena arena = {0};
-    struct str name = image_name(&arena, provider, image);
-
-    (void)pthread_mutex_lock(&all->lock);
-    if (all->bash.count < IMAGES_MAX)
-        (void)map_put(&all->bash, name, bash ? yes : no);
-    (void)pthread_mutex_unlock(&all->lock);
 }

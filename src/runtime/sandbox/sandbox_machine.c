@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/core/deadline.h"
+#include "runtime/run/run.h"
 #include "runtime/sandbox/equip.h"
 
 enum { LABELS_MAX = 8, METADATA_MAX = 64 };
@@ -361,7 +362,7 @@ static int resume(struct runtime *runtime, const struct runtime_caller *caller,
     if (note_running(runtime, row, err) < 0)
         return -1;
     runtime_row_event(runtime, caller, row, "sandbox.resumed", NULL);
-    jobs_resumed(runtime, row->id);
+    runtime_tell_resumed(runtime, row->id);
     if (machine_equip(runtime, backend, row, err) < 0 ||
         machine_hooks(runtime, backend, row, json_object_get(settings, "on_resume"), "onResume",
                       err) < 0)

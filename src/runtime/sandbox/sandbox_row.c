@@ -9,7 +9,8 @@
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/core/event.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/follow.h"
+#include "runtime/sandbox/sandbox_parts.h"
 
 static void decref(void *json)
 {
@@ -312,7 +313,7 @@ static void tell_gone(struct runtime *runtime, const struct runtime_caller *call
                       json_pack("{s:s, s:s, s:f}", "reason", reason, "message", why,
                                 "runtime_seconds", ran_s(row, at_us)));
     runtime_live_forget(runtime, row->id);
-    jobs_lost(runtime, row->id);
+    runtime_tell_gone(runtime, row->id);
     runtime_usage_tell(runtime, caller, row->id);
 }
 
@@ -357,7 +358,7 @@ bool runtime_row_told(struct runtime *runtime, const struct runtime_caller *call
     if (paused)
         runtime_usage_tell(runtime, caller, row->id);
     else
-        jobs_resumed(runtime, row->id);
+        runtime_tell_resumed(runtime, row->id);
     return true;
 }
 
@@ -392,7 +393,7 @@ static void mark_killed(struct runtime *runtime, const struct runtime_caller *ca
         runtime_row_event(runtime, caller, row, "sandbox.killed", data);
     }
     runtime_live_forget(runtime, row->id);
-    jobs_lost(runtime, row->id);
+    runtime_tell_gone(runtime, row->id);
     if (changed)
         runtime_usage_tell(runtime, caller, row->id);
 }

@@ -4,7 +4,10 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/command/command.h"
+#include "runtime/main/runtime_main.h"
+#include "runtime/run/run.h"
+#include "runtime/sandbox/sandbox_parts.h"
 #include "runtime/sandbox/test/work_env.h"
 #include "store/core/store.h"
 

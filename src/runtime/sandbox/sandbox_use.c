@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/sandbox_parts.h"
 
 void runtime_use_extend(struct runtime *runtime, struct provider *provider,
                         const struct provider_ref *ref, struct str id, int64_t ttl_s)

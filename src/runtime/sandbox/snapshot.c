@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/core/event.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/sandbox_parts.h"
 
 enum { ALIAS_MAX = 512 };
 

@@ -5,7 +5,8 @@
 
 #include "base/clock.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/follow.h"
+#include "runtime/sandbox/sandbox_parts.h"
 
 enum { CREATES_MAX = 1000 };
 

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "runtime/core/deadline.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/sandbox_parts.h"
 
 enum { SWEEPS_MAX = 64, CALL_S = 10 };
 

@@ -5,7 +5,9 @@
 
 #include "base/cleanup.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/core/runtime_internal.h"
+#include "runtime/config/config.h"
+#include "runtime/core/runtime_parts.h"
+#include "runtime/run/run.h"
 #include "runtime/sandbox/sandbox.h"
 #include "runtime/session/pull.h"
 

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/sandbox_parts.h"
 
 enum { HOURLY_MAX = 10000 };
 

@@ -7,7 +7,8 @@
 
 #include "base/clock.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/follow.h"
+#include "runtime/sandbox/sandbox_parts.h"
 #include "store/runtime/store_runtime.h"
 
 enum { TOLD_MAX = 100000, SECOND_US = 1000000, SHORTEST_US = 1000 };

@@ -9,6 +9,7 @@
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/profile.h"
 #include "runtime/core/deadline.h"
+#include "runtime/run/run.h"
 #include "runtime/sandbox/repo.h"
 
 enum { WORKSPACE_MS = 300000, PRINTED_MAX = 64 * 1024, TOLD_MAX = 240 };

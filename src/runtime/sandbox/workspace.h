@@ -1,7 +1,7 @@
 /* The workspace of a sandbox: the directory its commands start in, and a repository in it. */
 #pragma once
 
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/sandbox_parts.h"
 
 #define RUNTIME_WORKSPACE_DEFAULT "/workspace" /* of a repository without a root */
 

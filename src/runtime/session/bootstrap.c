@@ -11,6 +11,8 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "protocol/json/json_shape.h"
+#include "runtime/command/command.h"
+#include "runtime/run/run.h"
 #include "runtime/sandbox/workspace.h"
 #include "runtime/session/session_internal.h"
 

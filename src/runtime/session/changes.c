@@ -14,6 +14,8 @@
 
 #include "base/cleanup.h"
 #include "protocol/json/json_shape.h"
+#include "runtime/command/command.h"
+#include "runtime/run/run.h"
 #include "runtime/sandbox/sandbox.h"
 #include "runtime/session/session.h"
 

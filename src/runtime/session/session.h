@@ -100,3 +100,11 @@ enum { SESSION_HISTORY = 20, SESSION_HISTORY_MAX = 200 };
  * repository it is ERROR_CONFLICT. */
 int session_history(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
                     int64_t limit, json_t **out, struct error *err);
+
+/* ---- opened and closed by runtime_main.c ---- */
+
+int sessions_open(struct runtime *runtime, struct error *err);
+void sessions_close(struct runtime *runtime);
+/* The first step of an end: lets go of the streams of sessions, which may lead through this process's
+ * own proxy and would keep it from draining. */
+void runtime_quiet(struct runtime *runtime);

@@ -12,7 +12,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "protocol/loop/workers.h"
-#include "runtime/core/runtime_internal.h"
+#include "runtime/core/runtime_parts.h"
 #include "runtime/sandbox/repo.h"
 #include "runtime/sandbox/sandbox.h"
 #include "runtime/session/acp.h"

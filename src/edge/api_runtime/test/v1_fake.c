@@ -10,6 +10,7 @@
 #include "domain/account/api_key.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/backend.h"
+#include "runtime/command/command.h"
 #include "runtime/command/terminal.h"
 #include "runtime/job/job.h"
 #include "runtime/session/session.h"

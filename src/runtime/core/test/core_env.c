@@ -1,6 +1,11 @@
 #include "runtime/core/test/core_env.h"
 
-#include "runtime/core/runtime_internal.h"
+#include "runtime/config/config.h"
+#include "runtime/core/runtime_parts.h"
+#include "runtime/job/job.h"
+#include "runtime/main/runtime_main.h"
+#include "runtime/sandbox/follow.h"
+#include "runtime/session/session.h"
 #include "store/core/store.h"
 
 const char *core_environment = "";

@@ -10,7 +10,11 @@
 
 #include "base/cleanup.h"
 #include "base/path.h"
-#include "runtime/core/runtime_internal.h"
+#include "runtime/command/command.h"
+#include "runtime/config/config.h"
+#include "runtime/core/runtime_parts.h"
+#include "runtime/main/runtime_main.h"
+#include "runtime/run/run.h"
 #include "store/core/store.h"
 
 enum { NOBODY = 65534 };

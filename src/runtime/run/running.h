@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/list.h"
-#include "runtime/sandbox/sandbox.h"
+#include "runtime/run/run.h"
 
 struct runtime_running {
     struct list link;
@@ -20,3 +20,8 @@ void runtime_running_add(struct runtime *runtime, struct runtime_running *runnin
 bool runtime_running_stopped(struct runtime *runtime, struct runtime_running *running);
 /* Waits for those who use it. */
 void runtime_running_remove(struct runtime *runtime, struct runtime_running *running);
+
+/* Has the image a bash? -1 = not known yet. */
+int runtime_runs_bash(struct runtime *runtime, struct str provider, struct str image);
+void runtime_runs_set_bash(struct runtime *runtime, struct str provider, struct str image,
+                           bool bash);

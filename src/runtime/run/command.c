@@ -5,7 +5,9 @@
 #include "base/env_name.h"
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/core/runtime_parts.h"
+#include "runtime/run/run.h"
+#include "runtime/run/running.h"
 
 enum {
     ARGV_MAX = 1024,
@@ -45,7 +47,7 @@ static int has_bash(struct runtime *runtime, struct provider *provider,
     static const char *const probe[] = {"/bin/sh", "-c", "command -v bash >/dev/null 2>&1", NULL};
     struct runtime_run run = {.argv = probe, .timeout_ms = 30000, .output_limit = 1};
     struct str name = str_of(provider_name(provider));
-    int known = runtime_live_bash(runtime, name, image);
+    int known = runtime_runs_bash(runtime, name, image);
     struct runtime_result result = {0};
     bool started = false;
 
@@ -58,7 +60,7 @@ static int has_bash(struct runtime *runtime, struct provider *provider,
     known = result.exit_code == 0;
     runtime_result_done(&result);
     if (!result.timed_out)
-        runtime_live_set_bash(runtime, name, image, known);
+        runtime_runs_set_bash(runtime, name, image, known);
     return known;
 }
 

@@ -1,11 +1,11 @@
-/* Shared by the files about sandboxes, commands, jobs and terminals. */
+/* Sandboxes for the rooms of the runtime that work on them: rows, machines, claims. */
 #pragma once
 
 #include "base/list.h"
 #include "runtime/backend/backend.h"
 #include "runtime/core/event.h"
 #include "runtime/core/runtime.h"
-#include "runtime/core/runtime_internal.h"
+#include "runtime/core/runtime_parts.h"
 #include "runtime/sandbox/sandbox.h"
 #include "store/runtime/store_runtime_sandbox.h"
 
@@ -62,10 +62,6 @@ enum runtime_life runtime_live_life(struct runtime *runtime, struct str id, int6
 void runtime_live_forget(struct runtime *runtime, struct str id);
 /* All that was counted goes to the rows. */
 void runtime_live_flush(struct runtime *runtime);
-/* Has the image a bash? -1 = not known yet. */
-int runtime_live_bash(struct runtime *runtime, struct str provider, struct str image);
-void runtime_live_set_bash(struct runtime *runtime, struct str provider, struct str image,
-                           bool bash);
 
 /* ---- rows (sandbox_row.c) ---- */
 
@@ -198,43 +194,8 @@ int machine_hooks(struct runtime *runtime, struct backend *backend,
                   const struct store_runtime_sandbox *row, json_t *hooks, const char *which,
                   struct error *err);
 
-/* ---- commands (exec.c, command.c) ---- */
+/* ---- for an operation (sandbox_use.c) ---- */
 
-struct runtime_kept;
-struct runtime_output;
-struct runtime_run {
-    const char *const *argv;
-    const struct provider_label *env;
-    size_t env_count;
-    const char *cwd, *user;
-    struct str input; /* STR_NONE = none */
-    bool open_stdin;
-    int64_t timeout_ms;
-    int64_t output_limit;
-    int64_t ttl_s;                                        /* extended while it runs; 0 = not */
-    struct str sandbox_id;                                /* for that */
-    int (*on_started)(void *arg, const char *process_id); /* as in runtime_command */
-    int (*on_output)(void *arg, bool is_err, struct str data);
-    void *on_output_arg;
-    struct runtime_running *running; /* to be found by others; NULL = not */
-    struct runtime_output *output;   /* told as events too; NULL = not */
-    struct runtime_kept *kept;       /* and kept; NULL = not */
-};
-/* One command on a machine. *out_started: it was sent; before that the caller may try again. */
-int runtime_run(struct runtime *runtime, struct provider *provider, const struct provider_ref *ref,
-                const struct runtime_run *run, struct runtime_result *out, bool *out_started,
-                struct error *err);
-/* The argv of a command for this machine: as given, or a line for bash or sh. */
-int runtime_command_argv(struct runtime *runtime, struct provider *provider,
-                         const struct provider_ref *ref, struct str image,
-                         const struct runtime_command *command, struct arena *arena,
-                         const char *const **out, struct error *err);
-/* Later ones win over earlier ones. Objects of strings, or NULL. */
-int runtime_command_env(const json_t *first, const json_t *second, struct arena *arena,
-                        const struct provider_label **out, size_t *out_count, struct error *err);
-/* For people: the line, or the words joined; masked and cut to 4 KiB. */
-struct str runtime_command_text(struct runtime *runtime, struct str team_id,
-                                const struct runtime_command *command, struct arena *arena);
 /* After an operation failed: 1 = it was paused and now runs, try again; 0 = the failure stands;
  * -1 = it is gone (err says so). */
 int runtime_use_recover(struct runtime *runtime, const struct runtime_caller *caller,
@@ -243,15 +204,6 @@ int runtime_use_recover(struct runtime *runtime, const struct runtime_caller *ca
 void runtime_use_extend(struct runtime *runtime, struct provider *provider,
                         const struct provider_ref *ref, struct str id, int64_t ttl_s);
 
-/* ---- the engine in this process (follow.c) ---- */
-
-/* What it has told until now is in the rows. */
-void runtime_follow_now(struct runtime *runtime);
-/* The machine of the row is not there: the reason is the engine's to name. false: it is not the engine's,
- * or the engine has forgotten it. *out_changed: the row says so by this call; else it did already, or the
- * engine is still at it. */
-bool runtime_follow_end(struct runtime *runtime, const struct store_runtime_sandbox *row,
-                        bool *out_changed);
 /* Rows on other providers are compared with what those list (reconcile.c). */
 void runtime_reconcile(struct runtime *runtime);
 
@@ -263,15 +215,6 @@ void runtime_usage_tell(struct runtime *runtime, const struct runtime_caller *ca
 void runtime_usage_tell_all(struct runtime *runtime); /* of all that run */
 double runtime_usage_usd(const struct runtime *runtime, const struct store_runtime_usage *usage);
 
-/* ---- called when sandboxes change ---- */
-
-/* Its jobs are watched again. */
-void jobs_resumed(struct runtime *runtime, struct str sandbox_id);
-/* It is gone: its jobs ended with 137. */
-void jobs_lost(struct runtime *runtime, struct str sandbox_id);
-
-int terminals_open(struct runtime *runtime, struct error *err);
-void terminals_close(struct runtime *runtime);
 /* Timers (prune.c). */
 void runtime_prune_open(struct runtime *runtime);
 /* Rows of sandboxes whose time should be over are corrected; STR_NONE = on all providers. */
@@ -287,3 +230,17 @@ int runtime_snapshot_allowed(struct runtime *runtime, const struct runtime_calle
  * call. */
 int runtime_snapshot_usable(struct runtime *runtime, const struct backend *backend,
                             const struct store_runtime_snapshot *row, struct error *err);
+
+/* ---- told to rooms above (runtime_parts.h) ---- */
+
+static inline void runtime_tell_resumed(struct runtime *runtime, struct str sandbox_id)
+{
+    if (runtime->on_resumed)
+        runtime->on_resumed(runtime, sandbox_id);
+}
+
+static inline void runtime_tell_gone(struct runtime *runtime, struct str sandbox_id)
+{
+    if (runtime->on_gone)
+        runtime->on_gone(runtime, sandbox_id);
+}

@@ -4,8 +4,8 @@
 
 #include "base/env_name.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/core/runtime_internal.h"
-#include "runtime/sandbox/sandbox.h"
+#include "runtime/core/runtime_parts.h"
+#include "runtime/run/run.h"
 
 static struct str next_word(struct str *rest)
 {

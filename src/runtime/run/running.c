@@ -3,12 +3,13 @@
  * An entry lives on the stack of the thread that reads the command's output. Whoever sends input or a
  * signal holds it for that time; the reader waits for them before the process goes. To stop one never
  * blocks: its reader is woken and does the rest. */
-#include "runtime/command/running.h"
+#include "runtime/run/running.h"
 
 #include <signal.h>
 
 #include "base/alloc.h"
-#include "runtime/core/runtime_internal.h"
+#include "base/map.h"
+#include "runtime/core/runtime_parts.h"
 
 enum { INPUT_MAX = 1024 * 1024 };
 
@@ -16,6 +17,7 @@ struct runtime_runs {
     pthread_mutex_t lock; /* guards list and its entries' users, stopped */
     pthread_cond_t changed;
     struct list list;
+    struct map bash; /* provider and image -> "y" or "n" */
 };
 
 void runtime_runs_open(struct runtime *runtime)
@@ -25,6 +27,7 @@ void runtime_runs_open(struct runtime *runtime)
     (void)pthread_mutex_init(&runs->lock, NULL);
     (void)pthread_cond_init(&runs->changed, NULL);
     list_init(&runs->list);
+    map_init(&runs->bash);
     runtime->runs = runs;
 }
 
@@ -34,6 +37,7 @@ void runtime_runs_close(struct runtime *runtime)
         return;
     (void)pthread_cond_destroy(&runtime->runs->changed);
     (void)pthread_mutex_destroy(&runtime->runs->lock);
+    map_done(&runtime->runs->bash);
     free(runtime->runs);
     runtime->runs = NULL;
 }
@@ -166,4 +170,40 @@ void runtime_exec_stop(struct runtime *runtime, struct str id)
         provider_process_cancel(running->process);
     }
     (void)pthread_mutex_unlock(&runtime->runs->lock);
+}
+
+/* ---- which images have a bash ---- */
+
+static char yes[] = "y", no[] = "n";
+enum { IMAGES_MAX = 4096 };
+
+static struct str image_name(struct arena *arena, struct str provider, struct str image)
+{
+    return str_of(arena_printf(arena, "%.*s\n%.*s", STR_ARG(provider), STR_ARG(image)));
+}
+
+int runtime_runs_bash(struct runtime *runtime, struct str provider, struct str image)
+{
+    struct runtime_runs *all = runtime->runs;
+    auto_arena struct arena arena = {0};
+    struct str name = image_name(&arena, provider, image);
+    const char *known;
+
+    (void)pthread_mutex_lock(&all->lock);
+    known = map_get(&all->bash, name);
+    (void)pthread_mutex_unlock(&all->lock);
+    return known ? known == yes : -1;
+}
+
+void runtime_runs_set_bash(struct runtime *runtime, struct str provider, struct str image,
+                           bool bash)
+{
+    struct runtime_runs *all = runtime->runs;
+    auto_arena struct arena arena = {0};
+    struct str name = image_name(&arena, provider, image);
+
+    (void)pthread_mutex_lock(&all->lock);
+    if (all->bash.count < IMAGES_MAX)
+        (void)map_put(&all->bash, name, bash ? yes : no);
+    (void)pthread_mutex_unlock(&all->lock);
 }

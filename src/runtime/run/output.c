@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/command/output.h"
+#include "runtime/run/output.h"
 
 enum {
     PIECE_MAX = 8 * 1024,
