@@ -7,7 +7,7 @@ Reads the object files of the programs in each build directory (default: build/h
   HEADER declares SYMBOL of ROOM   a header declares what its own room does not define
 
 A symbol of a library that `late` defines under its own name belongs to no room. Objects of tests are not read, nor those that
-are older than their sources when another build has a newer one."""
+are older than their sources: `make all` brings those of the programs up to date."""
 import json
 import pathlib
 import re
@@ -30,8 +30,6 @@ class Objects:
         self.defined = {}  # symbol: rooms
         self.used = []  # (room, object, symbol)
         self.rooms = set()
-        self.old = {}  # source: an object that is older than it
-        self.fresh = set()  # sources with an object that is not
 
     def add(self, room, name, symbols):
         """Symbols are pairs of a letter of nm and a name."""
@@ -68,9 +66,7 @@ def read_build(build, objects):
             if is_test(source):
                 continue
             if made_at < source.stat().st_mtime:
-                objects.old[source] = made
                 continue
-            objects.fresh.add(source)
             rooms[source] = room_of(source.parent.relative_to(ROOT / "src").as_posix())
         elif source.is_relative_to(build / "src"):  # made by the build
             rooms[source] = room_of(made.relative_to(build / "src").parent.parent.as_posix())
@@ -131,10 +127,6 @@ def main():
     objects = Objects()
     for build in sys.argv[1:] or BUILDS:
         read_build((ROOT / build).resolve(), objects)
-    old = [made for source, made in objects.old.items() if source not in objects.fresh]
-    if old:
-        print(f"{old[0]} and {len(old) - 1} more are older than their sources: run `make all`")
-        return True
     upward = sorted(set(edges(objects, layers)))
     foreign = list(declarations(objects, ROOT / "src"))
     for room, target, symbol, name in upward:
