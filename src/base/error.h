@@ -23,10 +23,13 @@ enum error_code {
     ERROR_CODE_COUNT,
 };
 
+/* A part of it was done: who tries again by himself would do that twice. */
+enum { ERROR_RETRY_NEVER = -1 };
+
 struct error {
     enum error_code code;
     int errnum;        /* errno behind it, or 0 */
-    int retry_after_s; /* when it may be tried again, or 0 = not known */
+    int retry_after_s; /* when it may be tried again, 0 = not known, or ERROR_RETRY_NEVER */
     /* Outermost context first, the cause last; names in single quotes, no secrets. Of a message that is too long, "…"
      * replaces the middle: the cause stays. */
     char message[320];

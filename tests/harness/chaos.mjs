@@ -285,9 +285,9 @@ export class Chaos {
 
   // What is on the host is what the list says, and boxes made ahead.
   async checkHost(templates = WARM_TEMPLATES) {
-    const most = (templates + 3) * this.server.warm + 1 // three blank ones for each; one is being made
+    const most = (templates + 3) * this.server.warm + 2 // three blank ones for each; two threads make them
     for (const id of this.deleted.splice(0)) await eventually(`nothing of ${id} is left: ${ofSandbox(id, this.server.data)}`, () => ofSandbox(id, this.server.data).length === 0, 5000)
-    await eventually(`as many boxes as sandboxes: ${JSON.stringify(this.onHost())}`, () => Object.values(this.onHost()).every((extra) => extra.length <= most), 10_000)
+    await eventually('as many boxes as sandboxes', () => Object.values(this.onHost()).every((extra) => extra.length <= most), 10_000).catch((error) => assert.fail(`${error.message}, and at most ${most} besides: ${JSON.stringify(this.onHost())}`))
   }
 
   // What has no sandbox, by kind. `disks` includes what paused ones keep.

@@ -70,6 +70,7 @@ static char *tell(struct v1_call *call, const struct error *err, int *out_status
     auto_json json_t *details = json_pack("{s:s}", "request_id", call->request_id);
     char general[96], told[sizeof(err->message)];
     bool ours = row == ERROR_INTERNAL || row == ERROR_NONE;
+    bool again = err->retry_after_s != ERROR_RETRY_NEVER;
 
     /* A provider's words may repeat the key it was asked with. */
     (void)snprintf(told, sizeof(told), "%s", err->message);
@@ -91,10 +92,10 @@ static char *tell(struct v1_call *call, const struct error *err, int *out_status
     }
     if (row == ERROR_UNAVAILABLE && err->errnum == EBUSY) {
         *out_status = 503;
-        return v1_error_text("unavailable", told, true, details);
+        return v1_error_text("unavailable", told, again, details);
     }
     *out_status = table[row].status;
-    return v1_error_text(table[row].code, told, table[row].retryable, details);
+    return v1_error_text(table[row].code, told, table[row].retryable && again, details);
 }
 
 void v1_fail(struct v1_call *call, const struct error *err)

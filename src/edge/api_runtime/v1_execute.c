@@ -53,6 +53,7 @@ static int answer_result(struct v1_call *call, struct runtime_result *result, bo
     (void)buf_add_str(&text, str_of(rest_text + 1));
     if (text.refused) {
         (void)buf_refuse(&text, err);
+        err->retry_after_s = ERROR_RETRY_NEVER;
         return error_prefix(err, "the command has ended");
     }
     call_answer_text(&call->call, 200, buf_take(&text));

@@ -203,6 +203,7 @@ int runtime_exec(struct runtime *runtime, const struct runtime_caller *caller, s
     if (r == 0 && runtime_result_refused(out)) {
         r = buf_refuse(out->out.refused ? &out->out : &out->err, err);
         (void)error_prefix(err, "the command was killed");
+        err->retry_after_s = ERROR_RETRY_NEVER;
     }
     runtime_live_used(runtime, use.sandbox.id, 1, 0);
     if (run.capture)
