@@ -13,6 +13,7 @@
 enum {
     QUEUE_MAX = 4096,
     QUICK_WORKERS = 4,
+    LIST_WORKERS = 4,
     CONTROL_TEAMS = 8,  /* that may each hold their share of the control lane at the same time */
     WAIT_WORKERS = 256, /* at most, for what waits for programs of templates */
     WAIT_TEAM = WAIT_WORKERS / 4,
@@ -25,6 +26,7 @@ void server_lanes_open(struct server_lanes *lanes, int64_t threads)
 {
     *lanes = (struct server_lanes){
         .quick = workers_new(QUICK_WORKERS, QUEUE_MAX),
+        .list = workers_new(LIST_WORKERS, QUEUE_MAX),
         .control = workers_new_elastic((size_t)threads * CONTROL_TEAMS, QUEUE_MAX),
         .create = workers_new((size_t)threads, QUEUE_MAX),
         .wait = workers_new_elastic(WAIT_WORKERS, QUEUE_MAX),
@@ -43,6 +45,8 @@ void server_lanes_assign(const struct server_lanes *lanes, int64_t threads, stru
 {
     api->lanes[API_LANE_QUICK].workers = lanes->quick;
     api->lanes[API_LANE_QUICK].team_max = three_quarters(QUICK_WORKERS);
+    api->lanes[API_LANE_LIST].workers = lanes->list;
+    api->lanes[API_LANE_LIST].team_max = three_quarters(LIST_WORKERS);
     api->lanes[API_LANE_CONTROL].workers = lanes->control;
     api->lanes[API_LANE_CONTROL].team_max = (size_t)threads;
     api->lanes[API_LANE_CREATE].workers = lanes->create;
@@ -64,6 +68,7 @@ void server_lanes_share(const struct server_lanes *lanes, int64_t threads, struc
 void server_lanes_close(struct server_lanes *lanes)
 {
     workers_free(lanes->quick);
+    workers_free(lanes->list);
     workers_free(lanes->create);
     workers_free(lanes->wait);
     workers_free(lanes->control);

@@ -8,7 +8,7 @@
 #include "extra/core/extra.h"
 
 struct server_lanes {
-    struct workers *quick, *control, *create, *wait, *slow;
+    struct workers *quick, *list, *control, *create, *wait, *slow;
     struct workers *wake; /* sandboxes that traffic resumes */
 };
 

@@ -28,7 +28,8 @@ struct workers;
 /* Kinds of workers, so that none waits behind another. docs/internals/lanes.md lists the lane of each endpoint. */
 enum api_lane {
     API_LANE_QUICK,   /* asks memory and the store only: templates, keys, events */
-    API_LANE_CONTROL, /* lists sandboxes, or works on one: may wait for the engine or an envd */
+    API_LANE_LIST,    /* the same, and nothing but lists of sandboxes and what one is */
+    API_LANE_CONTROL, /* changes or looks into one sandbox: may wait for the engine or an envd */
     API_LANE_CREATE,  /* makes sandboxes */
     API_LANE_WAIT,    /* makes or resumes one, and waits for the programs of its template */
     API_LANE_LONG,    /* takes as long as the data it moves, or as somebody else's server */

@@ -5,6 +5,7 @@
 #define SMALL (64 * 1024)
 /* clang-format off */
 /* Without a lane: asks nothing but memory and the store. */
+#define LIST    .lane = API_LANE_LIST
 #define CONTROL .lane = API_LANE_CONTROL
 #define LONG    .lane = API_LANE_LONG
 #define CREATE  .lane = API_LANE_CREATE, .creates = true
@@ -26,13 +27,13 @@
 const struct api_endpoint api_endpoints[] = {
     AGENT("POST", "/sandboxes", api_sandboxes_create, CREATE),
     AGENT("POST", "/v2/sandboxes", api_sandboxes_create_v2, CREATE),
-    AGENT("GET", "/sandboxes", api_sandboxes_list, CONTROL),
-    AGENT("GET", "/v2/sandboxes", api_sandboxes_list_v2, CONTROL),
+    AGENT("GET", "/sandboxes", api_sandboxes_list, LIST),
+    AGENT("GET", "/v2/sandboxes", api_sandboxes_list_v2, LIST),
     TEAM("GET", "/sandboxes/metrics", api_metrics_sandboxes, CONTROL),
-    BOX("GET", "/sandboxes/{id}", api_sandboxes_get, CONTROL),
+    BOX("GET", "/sandboxes/{id}", api_sandboxes_get, LIST),
     BOX("DELETE", "/sandboxes/{id}", api_sandboxes_kill, CONTROL),
-    BOX("POST", "/sandboxes/{id}/timeout", api_sandboxes_timeout, CONTROL),
-    BOX("POST", "/sandboxes/{id}/refreshes", api_sandboxes_refresh, CONTROL),
+    BOX("POST", "/sandboxes/{id}/timeout", api_sandboxes_timeout),
+    BOX("POST", "/sandboxes/{id}/refreshes", api_sandboxes_refresh),
     BOX("POST", "/sandboxes/{id}/connect", api_sandboxes_connect, CONTROL),
     BOX("POST", "/v2/sandboxes/{id}/connect", api_sandboxes_connect_v2, CONTROL),
     BOX("POST", "/sandboxes/{id}/resume", api_sandboxes_resume, CONTROL),
@@ -114,8 +115,8 @@ const struct api_endpoint api_endpoints[] = {
 const char *api_lane_name(enum api_lane lane)
 {
     static const char *const names[] = {
-        [API_LANE_QUICK] = "quick", [API_LANE_CONTROL] = "control", [API_LANE_CREATE] = "create",
-        [API_LANE_WAIT] = "wait",   [API_LANE_LONG] = "long",
+        [API_LANE_QUICK] = "quick",   [API_LANE_LIST] = "list", [API_LANE_CONTROL] = "control",
+        [API_LANE_CREATE] = "create", [API_LANE_WAIT] = "wait", [API_LANE_LONG] = "long",
     };
 
     return names[lane];

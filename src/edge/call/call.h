@@ -39,7 +39,7 @@ enum {
     CALL_PARAMS_MAX = 2,
     CALL_REQUEST_ID_SIZE = 17,
     CALL_TRACE_ID_SIZE = 33,
-    CALL_LANES_MAX = 5
+    CALL_LANES_MAX = 6
 };
 
 /* Whose API key is enough, by its role. */

@@ -125,7 +125,7 @@ static const struct wait {
      3600,
      {{"src/runtime/command/exec.c", "TIMEOUT_MAX_MS"}}},
     {"the timeout of the cell, ", " s", 1, {{"src/extra/interpreter/code.c", "TIMEOUT_MS"}}},
-    {"a process that does not read, ", " s", 1, {{"src/runtime/command/exec.c", "INPUT_WAIT_MS"}}},
+    {"a process that does not read, ", " s", 1, {{"src/runtime/run/run.c", "INPUT_WAIT_MS"}}},
     {"a program of the screen, ", " s", 1, {{"src/extra/desktop/desktop.c", "TIMEOUT_MS"}}},
     {"a page, at most ",
      " s",
