@@ -99,16 +99,25 @@ int bb_sessions_downloads(struct bb_call *call, struct error *err)
     return 0;
 }
 
+static int add_to_file(void *arg, struct str data, struct error *err)
+{
+    return call_file_add(arg, data, err);
+}
+
 static int answer_notes(struct bb_call *call, enum browser_notes which, struct error *err)
 {
     struct store_browser_session session = {0};
-    json_t *notes = NULL;
 
     if (browser_get(call->bb->config.browsers, call->team_id, call->params[0], &call->arena,
                     &session, err) < 0 ||
-        browser_notes(call->bb->config.browsers, &session, which, &notes, err) < 0)
+        call_file_open(&call->call, err) < 0)
         return -1;
-    call_answer(&call->call, 200, notes);
+    if (browser_notes(call->bb->config.browsers, &session, which, add_to_file, &call->call, err) <
+        0) {
+        call_file_drop(&call->call);
+        return -1;
+    }
+    call_file_answer(&call->call, 200, "application/json");
     return 0;
 }
 

@@ -111,10 +111,11 @@ typedef int browser_sink_fn(void *arg, struct str data, struct error *err);
 int browser_downloads(struct browsers *all, const struct store_browser_session *session,
                       browser_sink_fn *sink, void *arg, struct error *err);
 
-/* What was written down of it, when that was asked for: an array of events, or of pictures. Of one that was released too, for a week. */
+/* What was written down of it, when that was asked for: the text of an array of events, or of pictures. Of one that was
+ * released too, for a week. */
 enum browser_notes { BROWSER_LOG, BROWSER_RECORDING };
 int browser_notes(struct browsers *all, const struct store_browser_session *session,
-                  enum browser_notes which, json_t **out, struct error *err);
+                  enum browser_notes which, browser_sink_fn *sink, void *arg, struct error *err);
 
 /* ---- contexts ---- */
 

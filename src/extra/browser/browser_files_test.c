@@ -133,6 +133,15 @@ static bool ended_because(struct here *here, const char *id, const char *expecte
     return reason && strcmp(reason, expected) == 0;
 }
 
+static int no_sink(void *arg, struct str data, struct error *error)
+{
+    (void)arg;
+    (void)data;
+    (void)error;
+    test_fail(__FILE__, __LINE__, "notes were passed on");
+    return -1;
+}
+
 TEST(timeout_ends_a_session_with_its_sandbox_and_notes)
 {
     const int64_t minute_us = 60 * INT64_C(1000000);
@@ -152,7 +161,6 @@ TEST(timeout_ends_a_session_with_its_sandbox_and_notes)
                                             .created_at_us = now_us,
                                             .expires_at_us = now_us + 10 * minute_us};
     struct store_browser_session got = {0};
-    auto_json json_t *notes = NULL;
 
     here_open(&here);
     OK(env_create_timeout(&here.env, 600, sandbox_id, &err));
@@ -174,6 +182,7 @@ TEST(timeout_ends_a_session_with_its_sandbox_and_notes)
     OK(browser_release(here.browsers, TEAM, session.id, &arena, &got, &err));
     CHECK_STR(got.status, "TIMED_OUT");
     CHECK(!is_kept(&here, FILE_LOG, session.id) && !is_kept(&here, FILE_RECORD, session.id));
-    FAILS(browser_notes(here.browsers, &got, BROWSER_LOG, &notes, &err), ERROR_NOT_FOUND);
-    FAILS(browser_notes(here.browsers, &got, BROWSER_RECORDING, &notes, &err), ERROR_NOT_FOUND);
+    FAILS(browser_notes(here.browsers, &got, BROWSER_LOG, no_sink, NULL, &err), ERROR_NOT_FOUND);
+    FAILS(browser_notes(here.browsers, &got, BROWSER_RECORDING, no_sink, NULL, &err),
+          ERROR_NOT_FOUND);
 }

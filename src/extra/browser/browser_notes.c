@@ -10,7 +10,12 @@
 #include "extra/browser/browser_internal.h"
 #include "protocol/json/json_shape.h"
 
-enum { NOTES_MAX = 32 << 20, PATH_SIZE = FILE_PATH_SIZE };
+enum {
+    NOTES_MAX = 32 << 20,
+    LINE_MAX = 4 << 20, /* of an entry: it is parsed in memory */
+    PIECE_MAX = 256 << 10,
+    PATH_SIZE = FILE_PATH_SIZE,
+};
 
 static const char *const names[] = {[BROWSER_LOG] = "log", [BROWSER_RECORDING] = "record"};
 static const enum browser_file files[] = {
@@ -58,40 +63,59 @@ void notes_keep(struct browsers *all, const struct store_browser_session *sessio
 
 /* ---- reading ---- */
 
-/* Each line gets the session's id. */
-static size_t lines_cost(struct str text)
-{
-    enum { LINE_COST = 512 };
-    size_t lines = 1;
+/* Entries on their way to the sink. */
+struct entries {
+    struct str session_id;
+    browser_sink_fn *sink;
+    void *arg;
+    struct buf text; /* those that the sink does not have yet */
+    bool any;
+};
 
-    for (size_t i = 0; i < text.len; i++)
-        lines += text.p[i] == '\n';
-    return lines * LINE_COST;
+static int pass_on(struct entries *entries, struct error *err)
+{
+    int r = entries->sink(entries->arg, buf_str(&entries->text), err);
+
+    buf_clear(&entries->text);
+    return r;
 }
 
-static json_t *read_lines(struct str text, struct str session_id)
+/* A line that is an object, with the session's id; others are left out. */
+static int add_line(struct entries *entries, struct str line, struct error *err)
 {
-    json_t *out = json_array(), *line;
+    auto_json json_t *json = NULL;
+    auto_free char *text = NULL;
     struct error ignored;
 
-    while (text.len) {
-        struct str one = str_split(&text, '\n');
+    if (!line.len || line.len > LINE_MAX || json_parse(line, &json, &ignored) < 0 ||
+        !json_is_object(json))
+        return 0;
+    if (!json_object_get(json, "sessionId"))
+        (void)json_object_set_new(json, "sessionId", json_str(entries->session_id));
+    text = json_text(json);
+    if (entries->text.len + strlen(text) + 2 > PIECE_MAX && pass_on(entries, err) < 0)
+        return -1;
+    if (entries->any)
+        (void)buf_add_char(&entries->text, ',');
+    (void)buf_add_str(&entries->text, str_of(text));
+    entries->any = true;
+    return 0;
+}
 
-        line = NULL;
-        if (!one.len || json_parse(one, &line, &ignored) < 0)
-            continue;
-        if (json_is_object(line) && !json_object_get(line, "sessionId"))
-            (void)json_object_set_new(line, "sessionId", json_str(session_id));
-        if (json_is_object(line))
-            (void)json_array_append(out, line);
-        json_decref(line);
-    }
-    return out;
+static int pass_lines(struct entries *entries, struct str text, struct error *err)
+{
+    (void)buf_add_char(&entries->text, '[');
+    while (text.len)
+        if (add_line(entries, str_split(&text, '\n'), err) < 0)
+            return -1;
+    (void)buf_add_char(&entries->text, ']');
+    return pass_on(entries, err);
 }
 
 int browser_notes(struct browsers *all, const struct store_browser_session *session,
-                  enum browser_notes which, json_t **out, struct error *err)
+                  enum browser_notes which, browser_sink_fn *sink, void *arg, struct error *err)
 {
+    struct entries entries = {.session_id = session->id, .sink = sink, .arg = arg};
     auto_buf struct buf text = {0};
     char path[PATH_SIZE];
     int r;
@@ -111,8 +135,9 @@ int browser_notes(struct browsers *all, const struct store_browser_session *sess
                          "session '%.*s' has no %s: ask for it with browserSettings.%s",
                          STR_ARG(session->id), which == BROWSER_LOG ? "log" : "recording",
                          which == BROWSER_LOG ? "logSession" : "recordSession");
-    if (buf_account_reserve(json_cost(buf_str(&text)) + lines_cost(buf_str(&text)), err) < 0)
-        return -1;
-    *out = read_lines(buf_str(&text), session->id);
-    return 0;
+    /* A line may be longer in JSON of ours than in the guest's. */
+    buf_init(&entries.text, PIECE_MAX + 6 * LINE_MAX);
+    r = pass_lines(&entries, buf_str(&text), err);
+    buf_done(&entries.text);
+    return r;
 }
