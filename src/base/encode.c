@@ -61,6 +61,8 @@ void base64_encode(char *out, const void *p, size_t len)
     const unsigned char *in = p;
     size_t done = encode_fast(out, in, len);
 
+    if (!len)
+        return; /* p may be NULL */
     in += done;
     len -= done;
     out += done / 3 * 4;
