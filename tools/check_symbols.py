@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Fails when the linker sees what LAYERS does not allow: check_symbols.py [BUILD...]
 
-Reads the object files of the programs in each build directory (default: build/host and build/musl). Two findings:
+Reads the object files of the programs in each build directory (default: build/host and build/musl). Three findings:
 
   ROOM -> ROOM: SYMBOL in OBJECT   an object uses a function or variable that only rooms define which its room may not use
   HEADER declares SYMBOL of ROOM   a header declares what its own room does not define
+  LIBRARY has ROOM, ROOM           a static library is made of the sources of several rooms
 
 A symbol of a library that `late` defines under its own name belongs to no room. Objects of tests are not read, nor those that
 are older than their sources: `make all` brings those of the programs up to date."""
@@ -122,20 +123,37 @@ def declarations(objects, folder):
                 yield path.relative_to(folder.parent), symbol, sorted(rooms)[0]
 
 
+def libraries(build, layers):
+    """Static libraries with sources of several rooms."""
+    rooms = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        source = (build / entry["file"]).resolve()
+        folder = pathlib.Path(entry["output"]).parent
+        if folder.name.endswith(".a.p") and source.is_relative_to(ROOT / "src") and not is_test(source):
+            room = room_of(source.parent.relative_to(ROOT / "src").as_posix())
+            rooms.setdefault(folder.with_suffix("").as_posix(), set()).add(layers.rule(room))
+    return {(name, ", ".join(sorted(found))) for name, found in rooms.items() if len(found) > 1}
+
+
 def main():
     layers = Layers()
     objects = Objects()
+    mixed = set()
     for build in sys.argv[1:] or BUILDS:
-        read_build((ROOT / build).resolve(), objects)
+        build = (ROOT / build).resolve()
+        read_build(build, objects)
+        mixed |= libraries(build, layers)
     upward = sorted(set(edges(objects, layers)))
     foreign = list(declarations(objects, ROOT / "src"))
     for room, target, symbol, name in upward:
         print(f"{room} -> {target}: {symbol} in {name}")
     for path, symbol, room in foreign:
         print(f"{path} declares {symbol} of {room}")
+    for name, rooms in sorted(mixed):
+        print(f"{name} has {rooms}")
     if upward or foreign:
         print(f"{len({edge[:3] for edge in upward})} upward edges, {len(foreign)} declarations in the wrong room")
-    return bool(upward or foreign)
+    return bool(upward or foreign or mixed)
 
 
 if __name__ == "__main__":
