@@ -2,12 +2,14 @@
 """Write one of the tables of extras: extras.py KIND OUT.c NAME...
 
   absent     the words (src/extra/NAME/words) of the extras that are not among NAME...: base/extra_absent.h
+  parts      the static programs of the core and of the extras NAME...: base/parts.h
   extras     the registrations of the extras NAME...: extra/extra.h
   providers  the types of providers of the core and of the extras NAME...: provider/core/provider_ops.h"""
 import pathlib
 import sys
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / "src/extra"
+CORE_PARTS = ["envd", "unpack"]
 CORE_PROVIDERS = ["e2b", "docker", "process"]
 
 
@@ -24,6 +26,12 @@ def absent(built):
             for kind, word in words(extra.parent.name)]
     return ('#include "base/extra_absent.h"\n\nconst struct extra_word extra_absent_words[] = {\n'
             + "".join(rows) + "    {NULL, NULL, NULL},\n};\n")
+
+
+def parts(built):
+    names = CORE_PARTS + [word for extra in built for kind, word in words(extra) if kind == "program"]
+    return ('#include "base/parts.h"\n\nconst char *const part_names[] = {'
+            + "".join(f'"{name}", ' for name in names) + "NULL};\n")
 
 
 def table(header, declared, element, symbols):
@@ -46,5 +54,6 @@ def providers(built):
     return table("extra/types/extra_providers.h", more, "struct provider_type extra_providers", core + more)
 
 
-kind, out, *names = sys.argv[1:]
-pathlib.Path(out).write_text("/* Made by tools/extras.py. */\n" + {"absent": absent, "extras": extras, "providers": providers}[kind](names))
+if __name__ == "__main__":
+    kind, out, *names = sys.argv[1:]
+    pathlib.Path(out).write_text("/* Made by tools/extras.py. */\n" + {"absent": absent, "parts": parts, "extras": extras, "providers": providers}[kind](names))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write a header with the dashboard, bundled, and the APIs' description: web_assets.py WEB_DIR CACHE_DIR OPENAPI.json OUT.h
+"""Write a header with the dashboard, bundled, and the APIs' description: web_assets.py WEB_DIR CACHE_DIR OPENAPI.json OUT.h ABSENT_EXTRA...
 
 The packages are fetched once with `npm pack`, at the versions and with the checksums below, and kept in
 CACHE_DIR; with them there, nothing is asked of the network. esbuild makes few small files of them and of WEB_DIR. Each
@@ -98,7 +98,7 @@ def unpack(archive, folder):
             path.chmod(0o755 if member.mode & 0o100 else 0o644)
 
 
-def bundle(web, cache, folder):
+def bundle(web, cache, folder, absent):
     """Runs esbuild; gives the folder with what it made."""
     machine = platform.machine()
     if machine not in ESBUILD:
@@ -113,6 +113,7 @@ def bundle(web, cache, folder):
             "--entry-names=[name]-[hash]", f"--metafile={folder / 'meta.json'}",
             "--bundle", "--minify", "--splitting", "--format=esm", "--target=es2022", "--charset=utf8",
             "--jsx=automatic", "--jsx-import-source=preact", "--legal-comments=none", "--log-level=warning",
+            f"--define:ABSENT={json.dumps(absent)}",
         ],
         env={**os.environ, "NODE_PATH": str(modules)}, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
@@ -121,7 +122,7 @@ def bundle(web, cache, folder):
     made = json.loads((folder / "meta.json").read_text())["outputs"]
     page = link((web / "index.html").read_text(), made)
     (out / "index.html").write_text(page)
-    (out / "signed.html").write_text(page.replace('<div id="app"></div>', f'<div id="app">{frame(web)}</div>'))
+    (out / "signed.html").write_text(page.replace('<div id="app"></div>', f'<div id="app">{frame(web, absent)}</div>'))
     (out / "icon.svg").write_bytes((web / "icon.svg").read_bytes())
     texts = [f"{spec}\n\n{(modules / spec.rsplit('@', 1)[0] / 'LICENSE').read_text()}" for spec in PACKAGES]
     (out / "licenses.txt").write_text("\n\n".join(texts))
@@ -142,11 +143,11 @@ def link(page, made):
     return page
 
 
-def frame(web):
+def frame(web, absent):
     """What all pages have around them, for who is signed in: to be seen before any script has run."""
     icon = '<svg class="icon" width="18" height="18"></svg>'
     pages = json.loads((web / "pages.json").read_text())
-    links = "\n".join(f'<a href="#/{html.escape(one["path"])}">{icon} {html.escape(one["title"])}</a>' for one in pages)
+    links = "\n".join(f'<a href="#/{html.escape(one["path"])}">{icon} {html.escape(one["title"])}</a>' for one in pages if one.get("extra") not in absent)
     return (web / "frame.html").read_text().replace("<!-- pages -->", links)
 
 
@@ -173,12 +174,12 @@ def rows(files):
     return "".join(text) + "\n#define UI_FILES \\\n" + " \\\n".join(table) + "\n"
 
 
-def main(web, cache, openapi, out):
+def main(web, cache, openapi, out, absent):
     with tempfile.TemporaryDirectory() as folder:
-        made = bundle(web, cache, pathlib.Path(folder))
+        made = bundle(web, cache, pathlib.Path(folder), absent)
         (made / "openapi.json").write_bytes(openapi.read_bytes())
         out.write_text("/* Made by tools/web_assets.py. */\n" + rows(sorted(made.iterdir())))
 
 
 if __name__ == "__main__":
-    main(*(pathlib.Path(one).resolve() for one in sys.argv[1:]))
+    main(*(pathlib.Path(one).resolve() for one in sys.argv[1:5]), sys.argv[5:])

@@ -5,7 +5,7 @@ import { onSignedOut, redeem, signout, whoami } from './api.js'
 import { startLive, stopLive } from './live.js'
 import { Chart, Empty, Loading, Problem, later } from './parts.jsx'
 import { Shell, applyTheme, savedTheme, useRoute } from './shell.jsx'
-import PAGES from './pages.json'
+import { PAGES } from './built.js'
 import { Enter } from './pages/enter.jsx'
 import { Overview } from './pages/overview.jsx'
 

@@ -1,8 +1,8 @@
 // The frame around all pages: navigation, who is signed in, and whether the server answers. frame.html has its first part, too.
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { PAGES } from './built.js'
 import { useLive } from './live.js'
 import { Button, Dialog, Icon, Notes } from './parts.jsx'
-import PAGES from './pages.json'
 import { plain } from './words.js'
 
 export const go = (path) => (location.hash = `#/${path}`)
@@ -44,8 +44,8 @@ function ThemeButton() {
 }
 
 const KEYS = [
-  ['/', 'search'], ['?', 'this help'], ['c', 'create a sandbox'], ['g o', 'overview'], ['g s', 'sandboxes'], ['g t', 'templates'],
-  ['g n', 'snapshots'], ['g v', 'volumes'], ['g j', 'sessions and jobs'], ['g b', 'browsers'], ['g a', 'administration'], ['g p', 'API'], ['Esc', 'close, or leave a field'],
+  ['/', 'search'], ['?', 'this help'], ['c', 'create a sandbox'],
+  ...PAGES.map(({ key, title }) => [`g ${key}`, title.replace(/^[A-Z](?=[a-z])/, (letter) => letter.toLowerCase())]), ['Esc', 'close, or leave a field'],
 ]
 const Help = ({ onClose }) => (
   <Dialog title="Keyboard" onClose={onClose}>

@@ -7,8 +7,6 @@
 
 #include "base/path.h"
 
-const char *const part_names[] = {"envd", "unpack", "interpreter", "mcp-gateway", NULL};
-
 static char parts_dir[PATH_MAX]; /* "" = found by the path of this program */
 
 void parts_set_dir(const char *dir)

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Their names; ends with NULL. */
+/* Their names; ends with NULL. Made by tools/extras.py of those of the core and of the extras of this build. */
 extern const char *const part_names[];
 /* Path of this program. */
 void part_self(char *out, size_t size);

@@ -5,8 +5,6 @@
 
 #include "protocol/http/http_server.h"
 
-#define CHALLENGES "/.well-known/acme-challenge/"
-
 enum { HOST_MAX = 255 };
 
 static bool is_near(struct http_exchange *ex)
@@ -45,7 +43,7 @@ bool redirect_handle(struct http_exchange *ex, uint16_t tls_port)
     char port[8] = "";
     struct http_header location = {.name = STR("Location")};
 
-    if (is_near(ex) || str_starts(request->path, STR(CHALLENGES)))
+    if (is_near(ex))
         return false;
     if (!host.len || !request->target.len || request->target.p[0] != '/') {
         http_reply(ex, 400, NULL, 0, STR("{\"code\":400,\"message\":\"Use HTTPS\"}"));

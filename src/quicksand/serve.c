@@ -138,7 +138,7 @@ static int open_credentials(void)
     return fd >= 0 ? fd : open("/dev/null", O_RDWR | O_CLOEXEC);
 }
 
-enum { SERVE_PARTS = 4 }; /* as many as part_names has */
+enum { SERVE_PARTS = 4 }; /* at least as many as part_names has */
 
 struct prepared {
     struct config config;

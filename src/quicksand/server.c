@@ -121,7 +121,7 @@ static void on_request(struct http_exchange *ex, void *arg)
 
     if (edge->server->tls && !http_secure(ex) && extras_handle_plain(ex, edge->server->config.data))
         return;
-    if (edge->server->config.redirect_http && !http_secure(ex) &&
+    if (edge->server->config.redirect_http && !http_secure(ex) && !extras_plain(ex) &&
         redirect_handle(ex, edge->server->tls_port))
         return;
     if (!proxy_handle(edge->proxy, ex) && !extras_refuse_absent(ex) &&

@@ -1,6 +1,7 @@
 // One sandbox: what it uses, its terminal, screen, notebook, files, processes, ports, logs, events and snapshots.
 import { useMemo, useState } from 'preact/hooks'
 import { ask, enc, post, remove, text, v1 } from '../api.js'
+import { built } from '../built.js'
 import { useChanges, useEvery, useLive } from '../live.js'
 import { Button, Card, Chart, Confirm, Empty, Heading, Loading, Problem, State, Tabs, Text, attempt, useData } from '../parts.jsx'
 import { go } from '../shell.jsx'
@@ -15,8 +16,8 @@ import { TerminalCard } from './terminal.jsx'
 
 const TABS = { '': 'Overview', terminal: 'Terminal', screen: 'Screen', notebook: 'Notebook', files: 'Files', processes: 'Processes', logs: 'Logs', network: 'Network', events: 'Events', snapshots: 'Snapshots' }
 
-// Which of the tabs need a program of the template, and its name. What was found is kept for when the sandbox is paused.
-const PROGRAMS = { screen: ['desktop-screenshot', 'browser-do'], notebook: ['interpreter'] }
+// Which of the tabs need a program of the template, its name, and the extra it belongs to. What was found is kept for when the sandbox is paused.
+const PROGRAMS = { screen: { 'desktop-screenshot': 'desktop', 'browser-do': 'browser' }, notebook: { interpreter: 'interpreter' } }
 const PROGRAMS_PATH = '/usr/local/bin'
 const found = new Map()
 
@@ -32,7 +33,7 @@ function usePrograms(box) {
 }
 
 function tabsOf(box, programs, reads, current) {
-  const has = (name) => name === current || PROGRAMS[name].some((one) => programs.includes(one))
+  const has = (name) => name === current || Object.entries(PROGRAMS[name]).some(([program, extra]) => built(extra) && programs.includes(program))
   return Object.entries(TABS).filter(([name]) => (!reads || !['terminal', 'notebook', 'processes'].includes(name)) && (!PROGRAMS[name] || has(name)))
 }
 

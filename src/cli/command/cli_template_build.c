@@ -1,4 +1,5 @@
 /* template build. */
+#include "base/extra_absent.h"
 #include "cli/build/build.h"
 #include "cli/command/cli_template.h"
 
@@ -19,11 +20,18 @@ static int build_all(struct cli *cli, struct build_wish *wish)
 
 static int build_one(struct cli *cli, struct build_wish *wish, char **operands, int count)
 {
-    const struct shipped_recipe *shipped = count == 1 ? shipped_find(operands[0]) : NULL;
+    bool own = wish->file || wish->archive || wish->config;
+    const struct shipped_recipe *shipped = count == 1 && !own ? shipped_find(operands[0]) : NULL;
+    const char *extra = count == 1 && !own ? extra_absent("template", str_of(operands[0])) : NULL;
+    struct error err;
 
+    if (extra) {
+        (void)extra_absent_error(extra, &err);
+        return cli_fail(&err);
+    }
     wish->name = count > 0 ? operands[0] : NULL;
     wish->context = count > 1 ? operands[1] : ".";
-    if (shipped && !wish->file && !wish->archive && !wish->config) {
+    if (shipped) {
         wish->shipped = shipped;
         if (!cli->json)
             printf("%s is a recipe that comes with quicksand; name a directory to build your own\n",

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/encode.h"
+#include "base/extra_absent.h"
 #include "domain/account/team.h"
 #include "domain/network/network_policy.h"
 #include "domain/sandbox/sandbox_check.h"
@@ -113,7 +114,12 @@ static void make_token(const char *prefix, char out[TOKEN_SIZE])
 static int tell_missing(struct str name, struct plan *plan, struct error *err)
 {
     static const char *const shipped[] = {SHIPPED_NAMES};
+    const char *extra = err->code == ERROR_NOT_FOUND ? extra_absent("template", name) : NULL;
 
+    if (extra) {
+        (void)extra_absent_error(extra, err);
+        return error_prefix(err, "template '%.*s'", STR_ARG(name));
+    }
     for (size_t i = 0; i < sizeof(shipped) / sizeof(shipped[0]); i++)
         if (err->code == ERROR_NOT_FOUND && str_is(name, shipped[i]))
             plan->not_built = shipped[i];

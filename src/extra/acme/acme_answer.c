@@ -1,4 +1,4 @@
-/* See challenge.h. The path is looked at first, so that nothing is opened for any other request; the file is a short one
+/* See acme_answer.h. The path is looked at first, so that nothing is opened for any other request; the file is a short one
  * that root made a moment ago. */
 #include "extra/acme/acme_answer.h"
 
@@ -11,19 +11,18 @@
 #include "base/fd.h"
 #include "protocol/http/http_server.h"
 
-#define PREFIX "/.well-known/acme-challenge/"
-
 enum { TOKEN_MAX = 128, VALUE_MAX = 512 };
 
 bool acme_answer(struct http_exchange *ex, const char *data_dir)
 {
-    struct str path = http_request(ex)->path, token = str_skip(path, sizeof(PREFIX) - 1);
+    struct str path = http_request(ex)->path,
+               token = str_skip(path, sizeof(ACME_ANSWER_PREFIX) - 1);
     struct http_header type = {STR("Content-Type"), STR("application/octet-stream")};
     char name[512], value[VALUE_MAX];
     auto_close int fd = -1;
     ssize_t len;
 
-    if (!str_starts(path, STR(PREFIX)) || !base64url_is(token) || token.len > TOKEN_MAX)
+    if (!str_starts(path, STR(ACME_ANSWER_PREFIX)) || !base64url_is(token) || token.len > TOKEN_MAX)
         return false;
     (void)snprintf(name, sizeof(name), "%s/tls/challenges/%.*s", data_dir, STR_ARG(token));
     fd = open(name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);

@@ -5,5 +5,7 @@
 
 struct http_exchange;
 
+#define ACME_ANSWER_PREFIX "/.well-known/acme-challenge/"
+
 /* True when there was one. */
 bool acme_answer(struct http_exchange *ex, const char *data_dir);

@@ -6,4 +6,7 @@
 
 static const struct cli_place commands[] = {{&cli_tls_acme_command, "reload"}, {NULL, NULL}};
 
-const struct extra extra_acme = {.name = "acme", .commands = commands, .handle_plain = acme_answer};
+const struct extra extra_acme = {.name = "acme",
+                                 .commands = commands,
+                                 .handle_plain = acme_answer,
+                                 .plain_prefix = ACME_ANSWER_PREFIX};

@@ -75,6 +75,8 @@ struct extra {
     void (*close)(void *state);
     /* On a loop, first of all: takes a request over plain HTTP of a server that has HTTPS, too. True: it is answered. */
     bool (*handle_plain)(struct http_exchange *ex, const char *data_dir);
+    const char
+        *plain_prefix; /* requests over plain HTTP for paths below it are not redirected to HTTPS */
 };
 
 /* Adds their commands, endpoints and types of providers; at the start of the program. Both NULL-terminated. */

@@ -57,6 +57,16 @@ bool extras_handle_plain(struct http_exchange *ex, const char *data_dir)
     return false;
 }
 
+bool extras_plain(struct http_exchange *ex)
+{
+    struct str path = http_request(ex)->path;
+
+    for (const struct extra *const *at = extras_all(); *at; at++)
+        if ((*at)->plain_prefix && str_starts(path, str_of((*at)->plain_prefix)))
+            return true;
+    return false;
+}
+
 /* In the shapes of both APIs: {"code", "message"} and {"error": {...}}. */
 bool extras_refuse_absent(struct http_exchange *ex)
 {

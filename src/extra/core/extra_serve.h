@@ -9,6 +9,8 @@
 int extras_open(const struct extra_host *host, struct error *err);
 /* On a loop: a request over plain HTTP, before it is sent to HTTPS. True: it is answered. */
 bool extras_handle_plain(struct http_exchange *ex, const char *data_dir);
+/* On a loop: the request is of a path that an extra serves over plain HTTP. */
+bool extras_plain(struct http_exchange *ex);
 /* On a loop: answers 501 to a request for an extra that this build lacks. */
 bool extras_refuse_absent(struct http_exchange *ex);
 /* On a loop. False: the path is of no extra. */
