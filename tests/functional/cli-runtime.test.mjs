@@ -156,8 +156,8 @@ describe('sandboxes', () => {
     const plain = await good('create')
     const rows = (await good('ls')).split('\n')
     assert.match(rows[0], /^ID +NAME +KEY +TEMPLATE +STATE +ENDS +PORTS +PROVIDER +OWNER +AGE/)
-    assert.match(rows.find((row) => row.startsWith(id)), / - +k-ls +\S+ +running +in \d+m +e2b +a1\/t1/)
-    assert.match(rows.find((row) => row.startsWith(plain)), / - +- +base +running +in \d+[sm] +e2b/)
+    assert.match(rows.find((row) => row.startsWith(id)), / - +k-ls +\S+ +running +in \d+m +\S+ +e2b +a1\/t1/)
+    assert.match(rows.find((row) => row.startsWith(plain)), / - +- +base +running +in \d+[sm] +\S+ +e2b/)
     const listed = await json('ls')
     const { endAt } = (await server.api('GET', `/sandboxes/${plain}`)).body
     assert.equal(listed.find((one) => one.id === plain).ends_at, endAt)
