@@ -2,7 +2,7 @@
 # build/interpreter.
 #
 #   make          build                      make test    set up, build, run the tests with the ordinary build
-#   make run      set up, build, serve       make deep    sanitizers, fuzzing, clang-tidy, cppcheck
+#   make run      set up, build, serve       make deep    the core alone, sanitizers, fuzzing, linters
 #   make bench    measure against the peers
 #   make check    format, layers, linters    make fuzz    every fuzz target, FUZZ_SECONDS each
 #   make soak     random load, SOAK_SECONDS  make format  rewrite sources in the project's format
@@ -31,7 +31,7 @@ TSAN          = -Db_sanitize=thread -Doptimization=1 $(LIGHT)
 QUIET         = $(@D).log
 
 .DEFAULT_GOAL := all
-.PHONY: all setup host inside envd unpack interpreter mcp-gateway run test deep bench check fuzz fuzzers asan sanitized threads soak vm format install uninstall deb image tarball test-packages test-batteries clean
+.PHONY: all setup host inside envd unpack interpreter mcp-gateway run test deep bench check fuzz fuzzers asan sanitized core threads soak vm format install uninstall deb image tarball test-packages test-batteries clean
 
 # Side by side: the libraries for what runs inside are compiled one by one.
 all: setup
@@ -82,6 +82,16 @@ threads: setup inside build/tsan/build.ninja
 	@mkdir -p build/threads
 	@install build/tsan/src/quicksand/quicksand build/threads/quicksand
 	@install $(addprefix build/,$(notdir $(INSIDE))) build/threads/
+
+# Without extras: to see that the core builds and works alone. Not optimised, since only tests use it.
+build/core/build.ninja: | setup
+	@mkdir -p build
+	@meson setup build/core -Dextras=none -Doptimization=0 $(LIGHT) $(MESON_FLAGS) >$(QUIET) || { cat $(QUIET); exit 1; }
+
+core: setup inside build/core/build.ninja
+	@ninja -C build/core --quiet src/quicksand/quicksand
+	@mkdir -p build/core/bin
+	@install build/core/src/quicksand/quicksand build/envd build/unpack build/core/bin/
 
 # Both programs with sanitizers, side by side as they are installed.
 sanitized: setup inside build/sanitizers/build.ninja

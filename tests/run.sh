@@ -2,12 +2,14 @@
 # Runs test suites and adds up their results: run.sh [--seconds N] [GROUP|SUITE...]
 #
 #   test        check unit functional compat security: what `make test` runs, with the ordinary build
-#   deep        asan asan-e2e tsan-e2e fuzz tidy cppcheck: what `make deep` runs
+#   deep        core core-e2e asan asan-e2e tsan-e2e fuzz tidy cppcheck: what `make deep` runs
 #
 #   check       format, layers, symbols, sizes functional  a real server, feature by feature
 #   unit        unit tests, gcc                security    attacks on a real server, most from inside a sandbox
 #   asan        unit tests, ASan and UBSan     compat      the published SDK packages
 #   fuzz        each fuzz target, 10 s         tidy        clang-tidy        cppcheck    cppcheck
+#   core        unit tests of a build without extras; those of folders that know of extras. The name also stands for core-e2e
+#   core-e2e    part of functional against that build, and what it says of the extras that it lacks
 #   asan-e2e    part of functional and compat; warden, server and envd have ASan and UBSan
 #   tsan-e2e    the concurrent part of functional; warden and server have ThreadSanitizer
 # On request only:
@@ -32,7 +34,7 @@ cd "$(dirname "$0")/.."
 seconds=300
 [ "${1:-}" = --seconds ] && { seconds=$2; shift 2; }
 test=(check unit functional compat security)
-deep=(asan asan-e2e tsan-e2e fuzz tidy cppcheck)
+deep=(core core-e2e asan asan-e2e tsan-e2e fuzz tidy cppcheck)
 on_request=(tsan tsan-functional soak batteries)
 alone='^security .*/(connections|ending|ending-late|flood|limits)\.'
 # Run first, so that no long job is left at the end.
@@ -49,6 +51,7 @@ for name; do
     case $name in
     test) suites+=("${test[@]}") ;;
     deep) suites+=("${deep[@]}") ;;
+    core) suites+=(core core-e2e) ;;
     *)
         [[ " ${test[*]} ${deep[*]} ${on_request[*]} " == *" $name "* ]] || { echo "unknown suite '$name'; $0's head lists them" >&2; exit 2; }
         suites+=("$name")
@@ -162,6 +165,20 @@ run_tsan()
     QUICKSAND_TEST_PATIENCE=3 run_meson tsan build/tsan 5 "$@"
 }
 
+# The programs whose objects differ from those of `unit`: they are linked with the tables of extras, or use them.
+run_core()
+{
+    build core make --no-print-directory core || return
+    [ $# -gt 0 ] || set -- base provider embedded runtime_core runtime_session runtime_work v1 cli extra lib config
+    run_meson core build/core 2 "$@"
+}
+
+run_core_e2e()
+{
+    build core make --no-print-directory core || return
+    QUICKSAND_BINARY=$PWD/build/core/bin/quicksand run_file core-e2e "$1"
+}
+
 run_fuzz()
 {
     local line
@@ -228,6 +245,8 @@ run()
     unit) run_meson unit build/host 1 "$@" ;;
     asan) UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 run_meson asan build/sanitizers 3 "$@" ;;
     tsan) run_tsan "$@" ;;
+    core) run_core "$@" ;;
+    core-e2e) run_core_e2e "$1" ;;
     fuzz) run_fuzz "$@" ;;
     tidy | cppcheck) run_analyser "$suite" ;;
     asan-e2e) run_asan_e2e "$1" ;;
@@ -241,6 +260,7 @@ files()
 {
     case $1 in
     functional | compat | security | batteries | soak) ls "tests/$1"/*.test.mjs ;;
+    core-e2e) ls tests/core/*.test.mjs tests/functional/{control,cli-runtime,pause,one-sandbox,proxy}.test.mjs ;;
     asan-e2e) ls tests/compat/{commands,pty,files,git,sdk}.test.mjs tests/functional/{envd,envd-proto}.test.mjs ;;
     tsan-e2e) ls tests/functional/{control,proxy,one-sandbox,runtime-jobs,pause}.test.mjs ;;
     tsan-functional) grep -L -e playwright -e dashboard.mjs tests/functional/*.test.mjs ;;
