@@ -37,6 +37,16 @@ threads()
         grep -v '^src/base/thread\.c:'
 }
 
+# Processes are started by base/process.c, but for children of libuv loops, boxes, what envd starts, and children that try
+# something and report it. Tests may start others.
+processes()
+{
+    ! grep -rnE '^[^*]*\b(((_F|vf|f)ork|posix_spawnp?|popen|system|uv_spawn|sys_clone3)\(|SYS_(clone3?|v?fork)\b)' \
+        src --include='*.[ch]' --exclude-dir=test --exclude='*_test.c' |
+        grep -vE '^src/(base/(process|test_main)\.c|cli/doctor/cli_doctor_kernel\.c|envd/process/spawn\.c|host/native/)' |
+        grep -vE '^src/extra/(interpreter/program/(kernel|zygote)|mcp/gateway/server)\.c'
+}
+
 generate()
 {
     # Sources that the build makes are analysed like the others; which they are is asked of what is up to date.
@@ -52,6 +62,7 @@ if [ "$what" = all ] || [ "$what" = --quick ]; then
     step size tools/check_size.py
     step requirements tools/check_requirements.py
     step threads threads
+    step processes processes
 fi
 if [ "$what" != --quick ]; then
     mkdir -p build/cppcheck

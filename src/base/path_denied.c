@@ -2,55 +2,50 @@
  * alone do not say it (access control lists, groups). */
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/path.h"
+#include "base/process.h"
 
-/* In the child process. */
-static bool denied(uid_t uid, const char *path, int mode, char *out, size_t size)
+struct question {
+    const char *path;
+    int mode, answer_fd;
+    char *out;
+    size_t size;
+};
+
+static int answer(void *arg)
 {
-    if (setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0)
-        return false;
-    if (path_barred(path, out, size))
-        return true;
-    if (access(path, mode) == 0 || errno != EACCES)
-        return false;
-    (void)snprintf(out, size, "%s", path);
-    return true;
+    const struct question *of = arg;
+
+    if (!path_barred(of->path, of->out, of->size)) {
+        if (access(of->path, of->mode) == 0 || errno != EACCES)
+            return 0;
+        (void)snprintf(of->out, of->size, "%s", of->path);
+    }
+    return write(of->answer_fd, of->out, strlen(of->out)) < 0;
 }
 
 int path_denied_to(uid_t uid, const char *path, int mode, char *out, size_t size)
 {
-    int fds[2], status = 0;
-    ssize_t len = 0, n;
+    struct question question = {path, mode, -1, out, size};
+    const struct process_spec spec = {.run = answer, .arg = &question, .uid = uid};
+    ssize_t len;
     pid_t pid;
+    int fds[2], r;
 
     if (geteuid() != 0)
         return -EPERM;
     if (pipe2(fds, O_CLOEXEC) < 0)
         return -errno;
-    pid = _Fork();
-    if (pid == 0) {
-        if (denied(uid, path, mode, out, size) && write(fds[1], out, strlen(out)) < 0)
-            _exit(1);
-        _exit(0);
-    }
+    question.answer_fd = fds[1];
+    r = process_spawn(&spec, &pid);
     (void)close(fds[1]);
-    if (pid < 0) {
-        (void)close(fds[0]);
-        return -EAGAIN;
-    }
-    while ((n = read(fds[0], out + len, size - 1 - (size_t)len)) > 0)
-        len += n;
-    out[len] = '\0';
+    len = r < 0 ? 0 : fd_read_full(fds[0], out, size - 1);
     (void)close(fds[0]);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return -EIO;
-    return len > 0;
+    out[len < 0 ? 0 : len] = '\0';
+    return r < 0 ? r : process_await(pid, 0) == 0 ? len > 0 : -EIO;
 }

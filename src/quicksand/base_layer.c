@@ -4,17 +4,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/path.h"
+#include "base/process.h"
 #include "host/warden/warden.h"
 #include "quicksand/make_base_template.h"
 
@@ -22,21 +21,17 @@
 static int run_script(const char *out_dir, struct error *err)
 {
     auto_close int fd = memfd_create("make_base_template", 0);
-    char script[32], bash[] = "bash", dir[CONFIG_TEXT_SIZE + 32];
-    char *argv[] = {bash, script, dir, NULL};
-    int status = 0, r;
-    pid_t pid;
+    char script[32];
+    const char *argv[] = {"bash", script, out_dir, NULL};
+    int status;
 
     if (fd < 0 || fd_write_full(fd, make_base_template, sizeof(make_base_template) - 1) < 0)
         return error_set_errno(err, errno, "prepare the template script");
     (void)snprintf(script, sizeof(script), "/proc/self/fd/%d", fd);
-    (void)snprintf(dir, sizeof(dir), "%s", out_dir);
-    r = posix_spawn(&pid, "/bin/bash", NULL, NULL, argv, environ);
-    if (r != 0)
-        return error_set_errno(err, r, "run bash");
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    status = process_run(&(struct process_spec){.argv = argv, .path = "/bin/bash"}, 0);
+    if (status < 0)
+        return error_set_errno(err, -status, "run bash");
+    if (status)
         return error_set(err, ERROR_INTERNAL,
                          "making the base template failed; the lines above say why");
     return 0;

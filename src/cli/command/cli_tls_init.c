@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "base/program.h"
+#include "base/process.h"
 #include "cli/command/cli_tls_files.h"
 #include "cli/command/commands.h"
 #include "cli/core/cli_command.h"

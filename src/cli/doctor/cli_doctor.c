@@ -2,16 +2,14 @@
 #include "cli/doctor/cli_doctor.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/process.h"
 #include "cli/core/cli_command.h"
 #include "cli/core/cli_table.h"
 #include "protocol/json/json_shape.h"
@@ -85,41 +83,14 @@ bool doctor_needs_root(const struct doctor *doctor, struct doctor_result *out)
     return true;
 }
 
-/* The child's answer, or EIO when it does not come. */
-static int read_answer(int fd)
+int doctor_try(process_fn *fn, const struct doctor *doctor)
 {
-    struct pollfd item = {.fd = fd, .events = POLLIN};
-    int answer, n;
+    const struct process_spec spec = {.run = fn, .arg = (void *)(uintptr_t)doctor};
+    int r;
 
-    do
-        n = poll(&item, 1, TRY_TIMEOUT_MS);
-    while (n < 0 && errno == EINTR);
-    if (n <= 0 || read(fd, &answer, sizeof(answer)) != (ssize_t)sizeof(answer))
-        return EIO;
-    return answer;
-}
-
-int doctor_try(int (*fn)(const struct doctor *doctor), const struct doctor *doctor)
-{
-    int fds[2], answer;
-    pid_t pid;
-
-    if (pipe(fds) < 0)
-        return errno;
     (void)fflush(stdout);
-    pid = _Fork(); /* with one thread, also under a sanitizer that has one of its own */
-    if (pid == 0) {
-        answer = fn(doctor);
-        _exit(write(fds[1], &answer, sizeof(answer)) < 0);
-    }
-    (void)close(fds[1]);
-    answer = pid < 0 ? errno : read_answer(fds[0]);
-    (void)close(fds[0]);
-    if (pid > 0) {
-        (void)kill(pid, SIGKILL);
-        (void)waitpid(pid, NULL, 0);
-    }
-    return answer;
+    r = process_run(&spec, TRY_TIMEOUT_MS);
+    return r < 0 || r >= 128 ? EIO : r;
 }
 
 struct result_row {

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "base/process.h"
+
 extern const struct cli_command cli_doctor_command;
 
 enum doctor_level {
@@ -36,9 +38,9 @@ void doctor_bad(struct doctor_result *out, enum doctor_level level, const char *
                 const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /* For checks that try something: true when they cannot be made without root. */
 bool doctor_needs_root(const struct doctor *doctor, struct doctor_result *out);
-/* Runs fn in a child process, so that namespaces and mounts go with it. Returns what fn returned:
- * 0 or an errno; EIO when the child died or took longer than a few seconds. */
-int doctor_try(int (*fn)(const struct doctor *doctor), const struct doctor *doctor);
+/* Runs fn, which gets the doctor, in a child process, so that namespaces and mounts go with it. Returns what fn returned:
+ * 0 or an errno below 128; EIO when the child died or took longer than a few seconds. */
+int doctor_try(process_fn *fn, const struct doctor *doctor);
 
 /* What follows when a host lacks what networks need. */
 #define DOCTOR_NO_NETWORK                                                               \

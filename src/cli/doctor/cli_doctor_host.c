@@ -328,8 +328,9 @@ static const char *docker_socket(void)
 }
 
 /* As the server: its user and group, and no other group. */
-static int open_docker(const struct doctor *doctor)
+static int open_docker(void *arg)
 {
+    const struct doctor *doctor = arg;
     uid_t uid = doctor->server_uid;
 
     if (setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0)

@@ -57,9 +57,9 @@ static bool file_number(const char *path, long long *out)
     return true;
 }
 
-static int try_namespaces(const struct doctor *doctor)
+static int try_namespaces(void *arg)
 {
-    (void)doctor;
+    (void)arg;
     if (unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS |
                 CLONE_NEWIPC | CLONE_NEWCGROUP | CLONE_NEWTIME) < 0)
         return errno;
@@ -125,12 +125,12 @@ static int make_userns(void)
 
 /* Everything happens below a tmpfs that only this process sees; the layer is a folder of the root
  * file system, mounted with other owners. */
-static int try_overlay(const struct doctor *doctor)
+static int try_overlay(void *arg)
 {
     auto_close int tree = -1, userns = -1;
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_IDMAP};
 
-    (void)doctor;
+    (void)arg;
     if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return errno;
     userns = make_userns();
@@ -277,11 +277,11 @@ void doctor_controllers(const struct doctor *doctor, struct doctor_result *out)
 }
 
 /* Asking for a file system's type loads its module, as the server's own mount does. */
-static int try_btrfs(const struct doctor *doctor)
+static int try_btrfs(void *arg)
 {
     auto_close int fd = (int)syscall(SYS_fsopen, "btrfs", FSOPEN_CLOEXEC);
 
-    (void)doctor;
+    (void)arg;
     return fd < 0 ? errno : 0;
 }
 

@@ -127,12 +127,12 @@ void doctor_net_admin(const struct doctor *doctor, struct doctor_result *out)
                    "missing; " DOCTOR_NO_NETWORK);
 }
 
-static int try_nftables(const struct doctor *doctor)
+static int try_nftables(void *arg)
 {
     struct nfgenmsg body = {.nfgen_family = NFPROTO_UNSPEC, .version = NFNETLINK_V0};
     struct message message;
 
-    (void)doctor;
+    (void)arg;
     message_init(&message, NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_GETGEN, 0, &body, sizeof(body));
     return ask(NETLINK_NETFILTER, &message, NULL, NULL);
 }
@@ -152,13 +152,13 @@ void doctor_nftables(const struct doctor *doctor, struct doctor_result *out)
 }
 
 /* In a network namespace of its own, so that nothing is seen of it outside. */
-static int try_veth(const struct doctor *doctor)
+static int try_veth(void *arg)
 {
     struct ifinfomsg body = {0};
     struct message message;
     size_t link, data, peer;
 
-    (void)doctor;
+    (void)arg;
     if (unshare(CLONE_NEWNET) < 0)
         return errno;
     message_init(&message, RTM_NEWLINK, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, &body, sizeof(body));

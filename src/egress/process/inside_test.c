@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "base/program.h"
+#include "base/process.h"
 #include "base/test.h"
 #include "egress/process/test/live_rig.h"
 #include "protocol/json/json_shape.h"

@@ -1,19 +1,15 @@
 /* tls acme: a certificate from a public authority, put where the server takes it from. */
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/path.h"
+#include "base/process.h"
 #include "cli/command/cli_tls_files.h"
 #include "cli/core/cli_command.h"
 #include "extra/acme/acme.h"
@@ -47,39 +43,21 @@ const struct cli_command cli_tls_acme_command = {
 
 /* ---- showing that the domain is ours ---- */
 
-static int wait_for_hook(pid_t pid, const char *hook, struct error *err)
-{
-    auto_close int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    struct pollfd pfd = {.fd = fd, .events = POLLIN};
-    int status = 0;
-
-    if (fd >= 0 && poll(&pfd, 1, HOOK_MS) == 0)
-        (void)kill(pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return error_set_errno(err, errno, "wait for '%s'", hook);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        return 0;
-    return error_set(err, ERROR_INTERNAL, "'%s' failed (%s %d)", hook,
-                     WIFEXITED(status) ? "status" : "signal",
-                     WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
-}
-
 /* It is the operator's own program: with the operator's environment and output. */
 static int run_hook(const struct acme *acme, const char *verb,
                     const struct acme_challenge *challenge, struct error *err)
 {
     auto_free char *name = xasprintf("_acme-challenge.%s", challenge->domain);
-    char *argv[] = {(char *)(uintptr_t)acme->hook, (char *)(uintptr_t)verb, name,
-                    (char *)(uintptr_t)challenge->value, NULL};
-    pid_t pid;
+    const char *argv[] = {acme->hook, verb, name, challenge->value, NULL};
     int r;
 
     (void)fflush(stdout);
-    r = posix_spawn(&pid, acme->hook, NULL, NULL, argv, environ);
-    if (r != 0)
-        return error_set_errno(err, r, "start '%s'", acme->hook);
-    return wait_for_hook(pid, acme->hook, err);
+    r = process_run(&(struct process_spec){.argv = argv, .path = acme->hook}, HOOK_MS);
+    if (r < 0)
+        return error_set_errno(err, -r, "run '%s'", acme->hook);
+    return r == 0 ? 0
+                  : error_set(err, ERROR_INTERNAL, "'%s' failed (%s %d)", acme->hook,
+                              r < 128 ? "status" : "signal", r < 128 ? r : r - 128);
 }
 
 /* The server of this data directory finds the file by its token. */

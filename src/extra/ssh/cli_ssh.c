@@ -7,17 +7,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/process.h"
 #include "cli/command/cli_runtime.h"
 #include "cli/core/cli_command.h"
 #include "cli/core/cli_names.h"
@@ -99,27 +98,13 @@ static char *keys_dir(const char *id, struct error *err)
 static int make_key(const char *path, const char *id, struct error *err)
 {
     auto_free char *comment = xasprintf("quicksand-%s", id);
-    char *const argv[] = {(char *)(uintptr_t) "ssh-keygen",
-                          (char *)(uintptr_t) "-q",
-                          (char *)(uintptr_t) "-t",
-                          (char *)(uintptr_t) "ed25519",
-                          (char *)(uintptr_t) "-N",
-                          (char *)(uintptr_t) "",
-                          (char *)(uintptr_t) "-C",
-                          comment,
-                          (char *)(uintptr_t) "-f",
-                          (char *)(uintptr_t)path,
-                          NULL};
-    pid_t pid;
-    int r = posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ), status;
+    const char *argv[] = {"ssh-keygen", "-q",    "-t", "ed25519", "-N", "",
+                          "-C",         comment, "-f", path,      NULL};
+    int status = process_run(&(struct process_spec){.argv = argv}, 0);
 
-    if (r != 0)
-        return error_set_errno(err, r, "ssh-keygen (is OpenSSH's client installed?)");
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0
-               ? 0
-               : error_set(err, ERROR_INTERNAL, "ssh-keygen could not make %s", path);
+    if (status < 0)
+        return error_set_errno(err, -status, "ssh-keygen (is OpenSSH's client installed?)");
+    return status == 0 ? 0 : error_set(err, ERROR_INTERNAL, "ssh-keygen could not make %s", path);
 }
 
 /* Our key for the sandbox, made when it is not there; *out is its public half. */

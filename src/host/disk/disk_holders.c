@@ -12,12 +12,12 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/process.h"
 #include "base/str.h"
 #include "host/disk/disk_internal.h"
 
@@ -73,20 +73,18 @@ static void add_name(struct disk_holders *holders, int proc_fd, const char *pid)
                    used ? ", " : "", pid, STR_ARG(str_trim(buf_str(&name))));
 }
 
-/* A thread cannot change its mount namespace while it shares its directories with others: a child does.
- * It only makes system calls, so nothing needs to be made ready for it as fork() would. */
-static void detach_in(int mounts_fd, const char *place)
-{
-    pid_t pid = _Fork();
-    int status;
+struct detach {
+    int mounts_fd;
+    const char *place;
+};
 
-    if (pid == 0) {
-        if (setns(mounts_fd, CLONE_NEWNS) < 0 || umount2(place, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
-            _exit(1);
-        _exit(0);
-    }
-    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
+/* A thread cannot change its mount namespace while it shares its directories with others: a child does. */
+static int detach(void *arg)
+{
+    const struct detach *at = arg;
+
+    return setns(at->mounts_fd, CLONE_NEWNS) < 0 ||
+           umount2(at->place, MNT_DETACH | UMOUNT_NOFOLLOW) < 0;
 }
 
 static void look_at(struct disk_holders *holders, int proc_fd, const char *pid, const char *place)
@@ -102,7 +100,8 @@ static void look_at(struct disk_holders *holders, int proc_fd, const char *pid, 
         return;
     holders->mounts[holders->count++] = st.st_ino;
     add_name(holders, proc_fd, pid);
-    detach_in(mounts_fd, place);
+    (void)process_run(
+        &(struct process_spec){.run = detach, .arg = &(struct detach){mounts_fd, place}}, 0);
 }
 
 void disk_holders_detach(struct disk_holders *holders, const char *device, const char *place)

@@ -1,5 +1,5 @@
 /* A file system in a new image, by mkfs.btrfs. */
-#include "base/program.h"
+#include "base/process.h"
 #include "host/disk/disk_internal.h"
 
 enum { SAID_MAX = 4096 };

@@ -11,8 +11,6 @@
 
 int warden_child_watch(struct warden_child *child, pid_t pid, const char *what, struct error *err)
 {
-    if (pid < 0)
-        return error_set_errno(err, errno, "start %s", what);
     child->pid = pid;
     child->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     return child->pidfd < 0 ? error_set_errno(err, errno, "watch %s", what) : 0;

@@ -3,18 +3,13 @@
  * namespace.
  *
  * Its socket for the server is a path of the file system: only the server may connect. That one outlives it. */
-#include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "egress/process/egress.h"
 #include "host/warden/warden_internal.h"
 
@@ -30,60 +25,48 @@ static int make_sockets(struct warden *warden, struct network_egress *out, struc
     return network_egress_listen(warden->boxes.network, out, err);
 }
 
-/* As many as it may have: each connection takes six. */
-static void raise_descriptors(void)
+/* In the child: the gateway's network, and as many descriptors as it may have, since each connection takes six. */
+static int prepare_egress(void *arg)
 {
     struct rlimit limit = {DESCRIPTORS, DESCRIPTORS};
 
+    if (setns(*(int *)arg, CLONE_NEWNET) < 0)
+        return -1;
     if (setrlimit(RLIMIT_NOFILE, &limit) == 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0)
-        return;
+        return 0;
     limit.rlim_cur = limit.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-/* The other threads are not there, but the C library does not know: only bare system calls for what
- * it would tell them about. */
-static _Noreturn void exec_egress(const struct warden *warden, const struct network_egress *egress,
-                                  pid_t parent)
-{
-    char mark[] = EGRESS_ENV "=1", *envp[] = {mark, NULL};
-    uid_t uid = warden->config->server_uid + 2;
-    int fds[FDS] = {egress->tcp_fd, egress->dns_fd, egress->dns_tcp_fd, warden->egress_fd,
-                    egress->log_fd};
-    sigset_t none;
-
-    for (int i = 0; i < FDS; i++)
-        if ((fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, EGRESS_FD_END)) < 0)
-            _exit(126);
-    if (setns(network_gateway_fd(warden->boxes.network), CLONE_NEWNET) < 0)
-        _exit(126);
-    for (int i = 0; i < FDS; i++)
-        if (dup2(fds[i], EGRESS_FIRST_FD + i) < 0)
-            _exit(126);
-    raise_descriptors();
-    if (chdir("/") < 0 || syscall(SYS_close_range, EGRESS_FD_END, ~0U, 0) < 0 ||
-        syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, uid, uid, uid) < 0 ||
-        syscall(SYS_setresuid, uid, uid, uid) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 ||
-        getppid() != parent)
-        _exit(126);
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    (void)execve("/proc/self/exe", warden->config->egress_argv, envp);
-    _exit(127);
+    return 0;
 }
 
 int warden_egress_start(struct warden *warden, struct error *err)
 {
+    char mark[] = EGRESS_ENV "=1", *envp[] = {mark, NULL};
+    int gateway_fd = network_gateway_fd(warden->boxes.network), r;
     struct network_egress egress;
-    pid_t parent = getpid(), pid;
+    pid_t pid;
 
     if (make_sockets(warden, &egress, err) < 0)
         return -1;
-    pid = fork();
-    if (pid == 0)
-        exec_egress(warden, &egress, parent);
+    r = process_spawn(
+        &(struct process_spec){.argv = (const char *const *)(uintptr_t)warden->config->egress_argv,
+                               .path = "/proc/self/exe",
+                               .prepare = prepare_egress,
+                               .arg = &gateway_fd,
+                               .fds = (int[FDS]){egress.tcp_fd, egress.dns_fd, egress.dns_tcp_fd,
+                                                 warden->egress_fd, egress.log_fd},
+                               .fd_count = FDS,
+                               .first_fd = EGRESS_FIRST_FD,
+                               .dir = "/",
+                               .close_rest = true,
+                               .uid = warden->config->server_uid + 2,
+                               .end_with_parent = true,
+                               .unblock = true,
+                               .env = envp},
+        &pid);
     network_egress_close(&egress);
+    if (r < 0)
+        return error_set_errno(err, -r, "start the egress process");
     return warden_child_watch(&warden->egress, pid, "the egress process", err);
 }
 

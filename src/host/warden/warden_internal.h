@@ -111,7 +111,7 @@ bool warden_serve_end(struct warden *warden);
 
 /* ---- warden_child.c ---- */
 
-/* Of what fork() returned; `what` for messages. */
+/* `what` for messages. */
 int warden_child_watch(struct warden_child *child, pid_t pid, const char *what, struct error *err);
 /* What to poll: readable when it has ended; -1 when there is none. */
 int warden_child_poll(const struct warden_child *child);

@@ -3,20 +3,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/process.h"
 
 #define FDS_ENV "QUICKSAND_SERVER_FDS"
 #define TLS_ENV "QUICKSAND_SERVER_TLS" /* "1": with TLS */
@@ -46,33 +44,42 @@ static size_t collect(const struct server_fds *fds, int *out)
 
 enum { FDS_MAX = 3 * WARDEN_LOOPS_MAX + WARDEN_CONTROL_CHANNELS + 3 };
 
-static _Noreturn void exec_server(const struct warden *warden, const struct server_fds *fds,
-                                  pid_t parent)
+/* In the child. Answers come before sandboxes' own work and the kernel's cleaning up behind them. A host that does not let us
+ * say so is slower under load, nothing else. */
+static int prepare_server(void *arg)
 {
-    int list[FDS_MAX];
-    size_t count = collect(fds, list);
-    uid_t uid = warden->config->server_uid;
-    char loops[16];
-
-    for (size_t i = 0; i < count; i++)
-        if ((list[i] = fcntl(list[i], F_DUPFD_CLOEXEC, FIRST_FD + FDS_MAX)) < 0)
-            _exit(126);
-    for (size_t i = 0; i < count; i++)
-        if (dup2(list[i], FIRST_FD + (int)i) < 0)
-            _exit(126);
-    /* Answers come before sandboxes' own work and the kernel's cleaning up behind them. A host that
-     * does not let us say so is slower under load, nothing else. */
+    (void)arg;
     (void)setpriority(PRIO_PROCESS, 0, SERVER_NICE);
-    if (syscall(SYS_close_range, FIRST_FD + (unsigned)count, ~0U, 0) < 0 ||
-        setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0 ||
-        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent)
-        _exit(126);
-    (void)snprintf(loops, sizeof(loops), "%zu", fds->loops);
-    (void)setenv(FDS_ENV, loops, 1);
-    (void)setenv(TLS_ENV, fds->tls >= 0 ? "1" : "0", 1);
-    (void)execv("/proc/self/exe", warden->config->server_argv);
-    _exit(127);
+    return 0;
+}
+
+static int spawn_server(const struct warden *warden, const struct server_fds *fds, pid_t *out_pid)
+{
+    char loops[sizeof(FDS_ENV) + 16], tls[sizeof(TLS_ENV) + 2];
+    auto_free char **env = NULL;
+    int list[FDS_MAX];
+    size_t n = 0;
+
+    while (environ[n])
+        n++;
+    env = xcalloc(n + 3, sizeof(*env));
+    memcpy(env + 2, environ, n * sizeof(*env));
+    env[0] = loops; /* the first of a name counts */
+    env[1] = tls;
+    (void)snprintf(loops, sizeof(loops), FDS_ENV "=%zu", fds->loops);
+    (void)snprintf(tls, sizeof(tls), TLS_ENV "=%d", fds->tls >= 0);
+    return process_spawn(
+        &(struct process_spec){.argv = (const char *const *)(uintptr_t)warden->config->server_argv,
+                               .path = "/proc/self/exe",
+                               .prepare = prepare_server,
+                               .fds = list,
+                               .fd_count = collect(fds, list),
+                               .first_fd = FIRST_FD,
+                               .close_rest = true,
+                               .uid = warden->config->server_uid,
+                               .end_with_parent = true,
+                               .env = env},
+        out_pid);
 }
 
 /* Both ends of a channel: ours and the server's. */
@@ -117,7 +124,7 @@ int warden_start_server(struct warden *warden, struct error *err)
         .credentials = warden->config->credentials_fd,
         .tls = -1,
     };
-    pid_t parent = getpid(), pid;
+    pid_t pid;
     int r;
 
     for (size_t i = 0; i < WARDEN_LOOPS_MAX; i++)
@@ -125,11 +132,8 @@ int warden_start_server(struct warden *warden, struct error *err)
     for (size_t i = 0; i < WARDEN_CONTROL_CHANNELS; i++)
         fds.control[i] = -1;
     r = make_channels(warden, &fds, err);
-    pid = r < 0 ? -1 : fork();
-    if (pid == 0)
-        exec_server(warden, &fds, parent);
-    if (r == 0 && pid < 0)
-        r = error_set_errno(err, errno, "start the server");
+    if (r == 0 && (r = spawn_server(warden, &fds, &pid)) < 0)
+        r = error_set_errno(err, -r, "start the server");
     for (size_t i = 0; i < fds.loops; i++)
         close_fd(&fds.dial[i]);
     for (size_t i = 0; i < WARDEN_CONTROL_CHANNELS; i++)

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/program.h"
+#include "base/process.h"
 
 enum { SAID_MAX = 64 * 1024 };
 

@@ -3,65 +3,46 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
-#include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/fd.h"
+#include "base/process.h"
 
 enum { FIRST_FD = 3, FDS = 3, STOP_MS = 5000 };
 
-/* The child's ends, above the numbers they will have there. */
-static int lift(int fd, struct error *err)
-{
-    int lifted = fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FD + FDS);
-
-    return lifted < 0 ? error_set_errno(err, errno, "descriptors for envd") : lifted;
-}
-
-static int spawn_envd(const struct process_envd_spec *spec, const char *root, const int fds[FDS],
+static int spawn_envd(const struct process_envd_spec *spec, const char *root, int fds[FDS],
                       pid_t *out, struct error *err)
 {
-    char program[PATH_MAX], home[PATH_MAX + 8];
-    char listen_name[] = "--listen-fd", listen_fd[] = "3", token_name[] = "--token-fd",
-         token_fd[] = "4", parent_name[] = "--parent-fd", parent_fd[] = "5";
     /* The token is the last pair, left out when there is none. */
-    char *argv[] = {program,   listen_name, listen_fd, parent_name,
-                    parent_fd, token_name,  token_fd,  NULL};
+    const char *argv[] = {spec->program, "--listen-fd", "3", "--parent-fd",
+                          "5",           "--token-fd",  "4", NULL};
     char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    char *envp[] = {path, home, NULL};
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
+    char home[PATH_MAX + 8], *envp[] = {path, home, NULL};
     int r;
 
     if (!spec->token.len)
         argv[5] = NULL;
-    if (!str_copy(str_of(spec->program), program, sizeof(program)))
-        return error_set(err, ERROR_INVALID, "envd's path is too long");
     (void)snprintf(home, sizeof(home), "HOME=%s", root);
-    (void)posix_spawn_file_actions_init(&actions);
-    (void)posix_spawnattr_init(&attributes);
-    (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
-    for (int i = 0; i < FDS; i++)
-        if (fds[i] >= 0)
-            (void)posix_spawn_file_actions_adddup2(&actions, fds[i], FIRST_FD + i);
-    r = posix_spawn(out, program, &actions, &attributes, argv, envp);
-    (void)posix_spawn_file_actions_destroy(&actions);
-    (void)posix_spawnattr_destroy(&attributes);
-    return r == 0 ? 0 : error_set_errno(err, r, "start envd '%.200s'", program);
+    r = process_spawn(&(struct process_spec){.argv = argv,
+                                             .path = spec->program,
+                                             .fds = fds,
+                                             .fd_count = FDS,
+                                             .first_fd = FIRST_FD,
+                                             .session = true,
+                                             .env = envp},
+                      out);
+    return r == 0 ? 0 : error_set_errno(err, -r, "start envd '%.200s'", spec->program);
 }
 
 int process_envd_start(const struct process_envd_spec *spec, struct process_envd *out,
                        struct error *err)
 {
     auto_close int token_read = -1, token_write = -1, parent_read = -1, parent_write = -1;
-    int pipes[2], fds[FDS] = {-1, -1, -1}, r = -1;
+    int pipes[2];
     char root[PATH_MAX];
 
     *out = (struct process_envd){.parent_fd = -1};
@@ -82,28 +63,18 @@ int process_envd_start(const struct process_envd_spec *spec, struct process_envd
             return error_set(err, ERROR_INVALID, "envd's token is too long");
         close_fd(&token_write);
     }
-    if ((fds[0] = lift(spec->listen_fd, err)) >= 0 &&
-        (!spec->token.len || (fds[1] = lift(token_read, err)) >= 0) &&
-        (fds[2] = lift(parent_read, err)) >= 0)
-        r = spawn_envd(spec, root, fds, &out->pid, err);
-    for (int i = 0; i < FDS; i++)
-        close_fd(&fds[i]);
-    if (r == 0)
-        out->parent_fd = take_fd(&parent_write);
-    return r;
+    if (spawn_envd(spec, root, (int[FDS]){spec->listen_fd, token_read, parent_read}, &out->pid,
+                   err) < 0)
+        return -1;
+    out->parent_fd = take_fd(&parent_write);
+    return 0;
 }
 
 void process_envd_stop(struct process_envd *envd)
 {
-    int64_t end_ms = clock_mono_ms() + STOP_MS;
-
     if (envd->pid <= 0)
         return;
     close_fd(&envd->parent_fd);
-    while (waitpid(envd->pid, NULL, WNOHANG) == 0) {
-        if (clock_mono_ms() > end_ms)
-            (void)kill(envd->pid, SIGKILL);
-        (void)usleep(2000);
-    }
+    (void)process_await(envd->pid, STOP_MS);
     envd->pid = 0;
 }

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "base/program.h"
+#include "base/process.h"
 #include "base/test.h"
 #include "extra/interpreter/program/frame.h"
 #include "extra/interpreter/program/interpreter.h"

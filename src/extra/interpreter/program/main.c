@@ -11,16 +11,15 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "extra/interpreter/program/interpreter.h"
 #include "extra/interpreter/program/kernel_scripts.h"
 #include "protocol/http/http_call.h"
@@ -98,8 +97,9 @@ static int make_contexts(struct interpreter *ip, struct error *err)
     return zygote_start(ip, err);
 }
 
-static int work(const struct options *options)
+static int work(void *arg)
 {
+    const struct options *options = arg;
     static struct interpreter ip;
     struct http_server_config config = {
         .on_request = interpreter_handle,
@@ -131,23 +131,15 @@ static int work(const struct options *options)
 }
 
 /* The child ends with us: it holds the port. */
-static int serve(const struct options *options)
+static _Noreturn void serve(struct options *options)
 {
     (void)signal(SIGPIPE, SIG_IGN);
     (void)setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline", 0);
     for (;;) {
-        pid_t parent = getpid(), pid = fork();
-        int status = 0;
+        int status = process_run(
+            &(struct process_spec){.run = work, .arg = options, .end_with_parent = true}, 0);
 
-        if (pid == 0) {
-            (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-            if (getppid() != parent)
-                return 1;
-            return work(options);
-        }
-        while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-            ;
-        log_error("interpreter", "ended with status %#x; starting again", (unsigned)status);
+        log_error("interpreter", "ended with status %d; starting again", status);
         (void)sleep(AGAIN_S);
     }
 }
@@ -211,7 +203,7 @@ int main(int argc, char **argv)
     if (strcmp(command, "install") == 0 && argc == 3)
         return install(argv[2]);
     if (strcmp(command, "serve") == 0 && parse_options(argc - 2, argv + 2, &options))
-        return serve(&options);
+        serve(&options);
     if (strcmp(command, "ready") == 0 && parse_options(argc - 2, argv + 2, &options))
         return ready(&options);
     (void)fputs("usage: interpreter serve [--port N] [--kernels DIR] [--home DIR] [--envd-port N]\n"

@@ -1,13 +1,12 @@
 /* Which servers there are to be, and how they come here. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/process.h"
 #include "extra/mcp/gateway/gateway.h"
 #include "protocol/json/json_shape.h"
 
@@ -145,33 +144,56 @@ int config_read(struct str text, struct server_config out[GATEWAY_SERVERS_MAX], 
 
 /* ---- install ---- */
 
+char **config_environment(json_t *envs)
+{
+    size_t n = 0, count = json_object_size(envs);
+    const char *key;
+    json_t *value;
+    char **out;
+
+    while (environ[n])
+        n++;
+    out = xcalloc(n + count + 1, sizeof(*out));
+    n = 0;
+    /* The token is for clients, not for servers. */
+    for (char **at = environ; *at; at++)
+        if (!str_starts(str_of(*at), STR("GATEWAY_ACCESS_TOKEN=")))
+            out[n++] = xstrdup(*at);
+    json_object_foreach (envs, key, value)
+        out[n++] = xasprintf("%s=%s", key, json_string_value(value));
+    return out;
+}
+
+void config_environment_free(char **environment)
+{
+    for (char **at = environment; *at; at++)
+        free(*at);
+    free(environment);
+}
+
 static int run(const char *line, const char *cwd, json_t *envs, const char *what, struct error *err)
 {
-    pid_t pid = fork();
-    int status = 0;
+    const char *argv[] = {"bash", "-c", line, NULL};
+    char **environment = config_environment(envs);
+    int r = process_run(
+        &(struct process_spec){
+            .argv = argv,
+            .path = "/bin/bash",
+            /* What an installer prints belongs to who reads the gateway's errors. */
+            .fds = (int[]){STDERR_FILENO},
+            .fd_count = 1,
+            .first_fd = STDOUT_FILENO,
+            .dir = cwd,
+            .env = environment},
+        0);
 
-    if (pid == 0) {
-        json_t *value;
-        const char *key;
-
-        (void)unsetenv("GATEWAY_ACCESS_TOKEN"); /* it is for clients */
-        json_object_foreach (envs, key, value)
-            (void)setenv(key, json_string_value(value), 1);
-        /* What an installer prints belongs to who reads the gateway's errors. */
-        if ((cwd && chdir(cwd) != 0) || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
-            _exit(126);
-        (void)execl("/bin/bash", "bash", "-c", line, (char *)NULL);
-        _exit(127);
-    }
-    if (pid < 0)
-        return error_set_errno(err, errno, "fork");
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        return 0;
-    return error_set(err, ERROR_INVALID,
-                     "'%.100s' could not be installed: its command ended with %d", what,
-                     WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    config_environment_free(environment);
+    if (r < 0)
+        return error_set_errno(err, -r, "'%.100s' could not be installed", what);
+    return r == 0
+               ? 0
+               : error_set(err, ERROR_INVALID,
+                           "'%.100s' could not be installed: its command ended with %d", what, r);
 }
 
 static int clone_repo(const struct server_config *config, struct error *err)

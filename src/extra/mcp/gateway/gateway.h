@@ -57,6 +57,9 @@ struct gateway {
 int config_read(struct str text, struct server_config out[GATEWAY_SERVERS_MAX], size_t *out_count,
                 struct error *err);
 void config_done(struct server_config *config);
+/* The environment of its programs: this process's without the token of clients, with those of `envs`, which may be NULL. */
+char **config_environment(json_t *envs);
+void config_environment_free(char **environment);
 /* Clones and installs what is not there yet; blocks. */
 int config_install(const struct server_config *config, struct error *err);
 

@@ -19,6 +19,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "extra/mcp/gateway/gateway.h"
 
 enum { CONNECTIONS_MAX = 256, BACKLOG = 64, TIMEOUT_MS = 60 * 1000, IDLE_MS = 600 * 1000 };
@@ -73,42 +74,42 @@ void gateway_tell(struct gateway *gateway, const char *what)
 
 /* ---- serving, in the background ---- */
 
-/* Nothing of who started us is held on to. */
-static void detach(void)
-{
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    int log = open(LOG_FILE, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+struct serving {
+    const struct server_config *configs;
+    size_t count;
+    const char *token;
+    int listen_fd, told[2];
+};
 
-    (void)setsid();
-    (void)dup2(null, STDIN_FILENO);
-    (void)dup2(null, STDOUT_FILENO);
-    (void)dup2(log >= 0 ? log : null, STDERR_FILENO);
-    (void)signal(SIGPIPE, SIG_IGN);
-}
-
-static _Noreturn void serve(struct gateway *gateway, const struct server_config *configs,
-                            size_t count, int listen_fd)
+static int serve(void *arg)
 {
+    static struct gateway gateway;
     struct http_server_config http = {.on_request = gateway_handle,
-                                      .arg = gateway,
+                                      .arg = &gateway,
                                       .max_connections = CONNECTIONS_MAX,
                                       .head_timeout_ms = TIMEOUT_MS,
                                       .idle_timeout_ms = IDLE_MS,
                                       .body_timeout_ms = TIMEOUT_MS};
+    const struct serving *serving = arg;
+    size_t count = serving->count;
 
-    gateway->loop = loop_new();
-    list_init(&gateway->requests);
-    gateway->count = count;
-    if (http_server_listen(http_server_new(gateway->loop, &http), listen_fd) < 0)
-        gateway_tell(gateway, "the port cannot be listened at");
+    (void)close(serving->told[0]);
+    (void)signal(SIGPIPE, SIG_IGN);
+    gateway = (struct gateway){.token = str_of(serving->token),
+                               .told_fd = serving->told[1],
+                               .loop = loop_new(),
+                               .count = count};
+    list_init(&gateway.requests);
+    if (http_server_listen(http_server_new(gateway.loop, &http), serving->listen_fd) < 0)
+        gateway_tell(&gateway, "the port cannot be listened at");
     for (size_t i = 0; i < count; i++)
-        gateway->servers[i] = server_new(gateway, &configs[i]);
+        gateway.servers[i] = server_new(&gateway, &serving->configs[i]);
     for (size_t i = 0; i < count; i++)
-        server_start(gateway->servers[i]);
+        server_start(gateway.servers[i]);
     if (!count)
-        gateway_tell(gateway, NULL);
-    loop_run(gateway->loop);
-    _exit(1);
+        gateway_tell(&gateway, NULL);
+    loop_run(gateway.loop);
+    return 1;
 }
 
 /* What the one in the background says. */
@@ -128,26 +129,29 @@ static int await(int fd)
     return 1;
 }
 
-static int start(const struct server_config *configs, size_t count, uint16_t port,
-                 const char *token, struct error *err)
+static int start(struct serving *serving, uint16_t port, struct error *err)
 {
-    static struct gateway gateway;
-    int told[2], fd = listen_at(port, err);
+    /* Nothing of who started us is held on to. */
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int log = open(LOG_FILE, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+    const struct process_spec spec = {.run = serve,
+                                      .arg = serving,
+                                      .fds = (int[]){null, null, log >= 0 ? log : null},
+                                      .fd_count = 3,
+                                      .session = true};
+    pid_t pid;
+    int r;
 
-    if (fd < 0 || keep_token(token, err) < 0)
+    serving->listen_fd = listen_at(port, err);
+    if (serving->listen_fd < 0 || keep_token(serving->token, err) < 0)
         return failed(err);
-    if (pipe2(told, O_CLOEXEC) != 0) {
-        (void)error_set_errno(err, errno, "pipe");
+    r = pipe2(serving->told, O_CLOEXEC) < 0 ? -errno : process_spawn(&spec, &pid);
+    if (r < 0) {
+        (void)error_set_errno(err, -r, "start the gateway");
         return failed(err);
     }
-    if (fork() == 0) {
-        (void)close(told[0]);
-        gateway = (struct gateway){.token = str_of(token), .told_fd = told[1]};
-        detach();
-        serve(&gateway, configs, count, fd);
-    }
-    (void)close(told[1]);
-    return await(told[0]);
+    (void)close(serving->told[1]);
+    return await(serving->told[0]);
 }
 
 static int run(const char *config, uint16_t port)
@@ -166,7 +170,7 @@ static int run(const char *config, uint16_t port)
     for (size_t i = 0; i < count; i++)
         if (config_install(&configs[i], &err) < 0)
             return failed(&err);
-    return start(configs, count, port, token, &err);
+    return start(&(struct serving){.configs = configs, .count = count, .token = token}, port, &err);
 }
 
 /* Entries of a template: those that need another vendor's image are refused here already. */

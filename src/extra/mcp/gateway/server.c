@@ -461,39 +461,11 @@ static uv_pipe_t *new_pipe(struct server *server)
     return pipe;
 }
 
-/* Ours, and those of its configuration. */
-static char **environment_of(const struct server_config *config)
-{
-    size_t n = 0, count = json_object_size(config->envs);
-    const char *key;
-    json_t *value;
-    char **out;
-
-    while (environ[n])
-        n++;
-    out = xcalloc(n + count + 1, sizeof(*out));
-    n = 0;
-    /* The token is for clients, not for servers. */
-    for (char **at = environ; *at; at++)
-        if (!str_starts(str_of(*at), STR("GATEWAY_ACCESS_TOKEN=")))
-            out[n++] = xstrdup(*at);
-    json_object_foreach (config->envs, key, value)
-        out[n++] = xasprintf("%s=%s", key, json_string_value(value));
-    return out;
-}
-
-static void free_environment(char **environment)
-{
-    for (char **at = environment; *at; at++)
-        free(*at);
-    free(environment);
-}
-
 void server_start(struct server *server)
 {
     char shell[] = "/bin/bash", flag[] = "-c";
     char *argv[] = {shell, flag, server->config.run, NULL};
-    char **environment = environment_of(&server->config);
+    char **environment = config_environment(server->config.envs);
     uv_stdio_container_t stdio[3] = {{.flags = UV_CREATE_PIPE | UV_READABLE_PIPE},
                                      {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE},
                                      {.flags = UV_INHERIT_FD, .data.fd = 2}};
@@ -519,7 +491,7 @@ void server_start(struct server *server)
     stdio[0].data.stream = (uv_stream_t *)server->in;
     stdio[1].data.stream = (uv_stream_t *)server->out;
     r = uv_spawn(loop_uv(server->gateway->loop), server->process, &options);
-    free_environment(environment);
+    config_environment_free(environment);
     if (r < 0) {
         uv_close((uv_handle_t *)take_ptr(&server->process), freed);
         end(server, uv_strerror(r));

@@ -1,5 +1,6 @@
-#include "base/program.h"
+#include "base/process.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,6 +110,94 @@ TEST(program_gets_nothing_of_ours)
     CHECK_INT(run(&looker, &said, &err), 0);
     (void)unsetenv("SECRET");
     CHECK_STR(buf_str(&said), "closed\n(unset)\n");
+}
+
+TEST(process_start_failures_are_reported)
+{
+    static const char *const argv[] = {"no-such-program", NULL};
+    pid_t pid;
+
+    CHECK_INT(process_spawn(&(struct process_spec){.argv = argv}, &pid), -ENOENT);
+    CHECK_INT(process_run(&(struct process_spec){.argv = argv, .path = "/dev/null"}, 0), -EACCES);
+    CHECK_INT(
+        process_run(&(struct process_spec){.argv = argv, .path = "/bin/true", .dir = "/none"}, 0),
+        -ENOENT);
+}
+
+TEST(process_is_killed_after_its_time)
+{
+    static const char *const argv[] = {"sleep", "60", NULL};
+
+    CHECK_INT(process_run(&(struct process_spec){.argv = argv}, 10), -ETIME);
+}
+
+static int give_up(void *arg)
+{
+    (void)arg;
+    errno = EXDEV;
+    return -1;
+}
+
+static int add_up(void *arg)
+{
+    int *number = arg;
+
+    return (*number)++ + 40;
+}
+
+/* Also when its numbers are those of others, and none of the memory is shared. */
+TEST(process_prepares_and_runs_in_a_copy)
+{
+    static const char *const argv[] = {"true", NULL};
+    int number = 2;
+
+    CHECK_INT(process_run(&(struct process_spec){.argv = argv, .prepare = give_up}, 0), -EXDEV);
+    CHECK_INT(process_run(&(struct process_spec){.run = add_up, .arg = &number}, 0), 42);
+    CHECK_INT(process_run(&(struct process_spec){.run = add_up, .prepare = give_up}, 0), 127);
+    CHECK_INT(number, 2);
+}
+
+/* Descriptors keep their meaning when they change places; the number of a -1 and what is beyond stay closed. */
+TEST(process_gets_descriptors_and_loses_rights)
+{
+    static const char *const argv[] = {
+        "sh", "-c",
+        "test \"$(cat <&3)\" = second -a \"$(cat <&5)\" = first || exit 1\n"
+        "test ! -e /proc/self/fd/4 -a ! -e /proc/self/fd/200 || exit 2\n"
+        "test \"$(id -u) $(id -g) $(id -G) $(pwd)\" = '64737 64737 64737 /' || exit 3\n"
+        "grep -q 'NoNewPrivs:.1' /proc/self/status || exit 4\n"
+        "grep -q 'CapEff:.0*$' /proc/self/status || exit 5\n"
+        "test \"$(cut -d' ' -f6 /proc/$$/stat)\" = $$ || exit 6",
+        NULL};
+    int fds[2][2];
+
+    if (geteuid() != 0) {
+        test_lacks("root");
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        const char *text = i ? "second" : "first";
+
+        CHECK(pipe2(fds[i], O_CLOEXEC) == 0);
+        CHECK(write(fds[i][1], text, strlen(text)) > 0 && close(fds[i][1]) == 0);
+    }
+    CHECK(dup2(fds[0][0], 3) == 3 && dup2(fds[1][0], 5) == 5 && dup2(fds[0][0], 200) == 200);
+    CHECK_INT(process_run(&(struct process_spec){.argv = argv,
+                                                 .path = "/bin/sh",
+                                                 .fds = (int[]){5, -1, 3},
+                                                 .fd_count = 3,
+                                                 .first_fd = 3,
+                                                 .session = true,
+                                                 .dir = "/",
+                                                 .close_rest = true,
+                                                 .uid = 64737,
+                                                 .end_with_parent = true,
+                                                 .unblock = true},
+                          10000),
+              0);
+    (void)close(3);
+    (void)close(5);
+    (void)close(200);
 }
 
 TEST(program_is_missing)
