@@ -76,6 +76,14 @@ struct str arena_str(struct arena *arena, struct str s)
     return str_n(copy, s.len);
 }
 
+struct str arena_lower(struct arena *arena, struct str s)
+{
+    char *copy = arena_alloc(arena, s.len + 1);
+
+    str_lower(s, copy);
+    return str_n(copy, s.len);
+}
+
 char *arena_printf(struct arena *arena, const char *fmt, ...)
 {
     va_list args;

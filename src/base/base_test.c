@@ -92,6 +92,40 @@ TEST(numbers_reject_junk_and_overflow)
     CHECK(!str_to_i64(STR("+1"), &i));
 }
 
+TEST(lower_case_changes_ascii_letters_only)
+{
+    auto_arena struct arena arena = {0};
+    char text[] = "MiXed-\xc3\x84[@`{09";
+
+    str_lower(str_of(text), text);
+    CHECK(str_is(str_of(text), "mixed-\xc3\x84[@`{09"));
+    CHECK(str_is(arena_lower(&arena, STR("AZaz")), "azaz"));
+    CHECK(arena_lower(&arena, STR_NONE).len == 0);
+}
+
+TEST(tokens_are_those_of_rfc_9110)
+{
+    CHECK(str_is_token(STR("X-Name_1!#$%&'*+.^`|~")));
+    CHECK(!str_is_token(STR("")));
+    for (int c = 0; c < 256; c++)
+        CHECK(ascii_is_token((char)c) ==
+              (c > ' ' && c < 0x7f && !strchr("\"(),/:;<=>?@[\\]{}", c)));
+    CHECK(!str_is_token(str_n("a\0b", 3)));
+}
+
+TEST(uuids_of_any_version_and_case_are_recognised)
+{
+    char made[UUID_SIZE];
+
+    id_uuid(made);
+    CHECK(id_is_uuid(str_of(made)));
+    CHECK(id_is_uuid(STR("00000000-0000-0000-0000-00000000000F")));
+    CHECK(!id_is_uuid(STR("00000000-0000-0000-0000-0000000000000")));
+    CHECK(!id_is_uuid(STR("00000000-0000-0000-0000-00000000000g")));
+    CHECK(!id_is_uuid(STR("0000000000-00-0000-0000-000000000000")));
+    CHECK(!id_is_uuid(STR("")));
+}
+
 TEST(split_walks_all_parts)
 {
     struct str rest = STR("a,,b");

@@ -1,5 +1,6 @@
 #include "base/id.h"
 
+#include <ctype.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,6 +59,17 @@ void id_hex(char *out, size_t bytes)
         out[2 * i + 1] = digits[byte & 15];
     }
     out[2 * bytes] = '\0';
+}
+
+bool id_is_uuid(struct str s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+
+        if (dash ? s.p[i] != '-' : !isxdigit((unsigned char)s.p[i]))
+            return false;
+    }
+    return s.len == UUID_SIZE - 1;
 }
 
 void id_uuid(char out[UUID_SIZE])

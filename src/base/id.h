@@ -17,4 +17,5 @@ void id_hex(char *out, size_t bytes);
 /* A version-4 UUID. */
 enum { UUID_SIZE = 37 };
 void id_uuid(char out[UUID_SIZE]);
+bool id_is_uuid(struct str s); /* of any version */
 void random_bytes(void *p, size_t len);

@@ -14,7 +14,7 @@ static size_t plain(struct str word, char out[WORD_MAX])
             continue;
         if (len == WORD_MAX)
             return 0;
-        out[len++] = (char)tolower((unsigned char)word.p[i]);
+        out[len++] = ascii_lower(word.p[i]);
     }
     return len;
 }
@@ -95,7 +95,7 @@ bool near_snake(const char *name, char out[NEAR_NAME_SIZE])
             return false;
         if (begins)
             out[len++] = '_';
-        out[len++] = (char)tolower((unsigned char)name[i]);
+        out[len++] = ascii_lower(name[i]);
     }
     out[len] = '\0';
     return true;

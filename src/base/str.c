@@ -2,7 +2,7 @@
 
 #include "base/alloc.h"
 
-static char lower(char c)
+char ascii_lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
 }
@@ -17,9 +17,15 @@ bool str_eq_nocase(struct str a, struct str b)
     if (a.len != b.len)
         return false;
     for (size_t i = 0; i < a.len; i++)
-        if (lower(a.p[i]) != lower(b.p[i]))
+        if (ascii_lower(a.p[i]) != ascii_lower(b.p[i]))
             return false;
     return true;
+}
+
+void str_lower(struct str s, char *out)
+{
+    for (size_t i = 0; i < s.len; i++)
+        out[i] = ascii_lower(s.p[i]);
 }
 
 bool str_is(struct str a, const char *b)
@@ -185,4 +191,20 @@ bool str_valid_utf8(struct str s)
         i += len;
     }
     return true;
+}
+
+bool ascii_is_token(char c)
+{
+    char low = ascii_lower(c);
+
+    return (low >= 'a' && low <= 'z') || (c >= '0' && c <= '9') ||
+           (c && strchr("!#$%&'*+-.^_`|~", c));
+}
+
+bool str_is_token(struct str s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (!ascii_is_token(s.p[i]))
+            return false;
+    return s.len > 0;
 }

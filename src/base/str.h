@@ -35,6 +35,9 @@ static inline struct str str_n(const void *p, size_t len)
 
 bool str_eq(struct str a, struct str b);
 bool str_eq_nocase(struct str a, struct str b); /* ASCII */
+char ascii_lower(char c);
+/* Writes s in lower case (ASCII) to out, which has s.len bytes and may be s.p. */
+void str_lower(struct str s, char *out);
 bool str_is(struct str a, const char *b);
 int str_cmp(struct str a, struct str b);
 bool str_starts(struct str s, struct str prefix);
@@ -57,3 +60,6 @@ char *str_dup(struct str s);
 /* Copies into dst (always terminated). Returns false when it does not fit or has a NUL inside. */
 bool str_copy(struct str s, char *dst, size_t dst_size);
 bool str_valid_utf8(struct str s);
+/* A token of RFC 9110 (5.6.2), such as the name of a header, and a character of one. */
+bool str_is_token(struct str s);
+bool ascii_is_token(char c);

@@ -1,5 +1,4 @@
 /* Asking for a build, and looking at one: names, tags and sizes are checked here, before anything is stored. */
-#include <ctype.h>
 
 #include "base/clock.h"
 #include "domain/build/build_internal.h"
@@ -184,21 +183,10 @@ int build_new(struct builds *all, const struct build_wanted *wanted, struct aren
 
 /* ---- looking ---- */
 
-static bool is_uuid(struct str text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
-
-        if (dash ? text.p[i] != '-' : !isxdigit((unsigned char)text.p[i]))
-            return false;
-    }
-    return text.len == UUID_SIZE - 1;
-}
-
 int build_get(struct builds *all, struct str team_id, struct str template_id, struct str build_id,
               struct arena *arena, struct store_build *out, struct error *err)
 {
-    if (!is_uuid(build_id))
+    if (!id_is_uuid(build_id))
         return error_set(err, ERROR_INVALID, "Invalid build ID");
     if (store_build_get(all->config.store, team_id, build_id, arena, out, err) < 0)
         return -1;

@@ -135,8 +135,7 @@ static int add_name(struct reading *reading, struct str text, struct error *err)
             (int)(text.len < WORD_SHOWN ? text.len : WORD_SHOWN), text.p);
     if (reading->out->name_count++ == NETWORK_POLICY_NAMES_MAX)
         return too_many(err, NETWORK_POLICY_NAMES_MAX, "domains");
-    for (size_t i = 0; i < len; i++)
-        name[i] = (char)tolower((unsigned char)text.p[i]);
+    str_lower(str_n(text.p, len), name);
     (void)json_array_append_new(reading->allow, json_stringn(name, len));
     return 0;
 }

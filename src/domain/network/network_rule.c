@@ -43,18 +43,6 @@ static const char *first_other(json_t *object, const char *const *names)
 
 /* ---- headers ---- */
 
-static bool is_token(const char *name)
-{
-    size_t len = strlen(name);
-
-    if (len == 0 || len > NETWORK_HEADER_NAME_MAX)
-        return false;
-    for (; *name; name++)
-        if (!isalnum((unsigned char)*name) && !strchr("!#$%&'*+-.^_`|~", *name))
-            return false;
-    return true;
-}
-
 /* Headers that say where a message ends or where it goes. */
 static bool is_taken(const char *name)
 {
@@ -80,7 +68,7 @@ static int add_header(const char *host, const char *name, const json_t *value, j
 {
     auto_buf struct buf text = {0};
 
-    if (!is_token(name) || is_taken(name))
+    if (!str_is_token(str_of(name)) || strlen(name) > NETWORK_HEADER_NAME_MAX || is_taken(name))
         return error_set(
             err, ERROR_INVALID,
             "a rule for '%s' cannot set the header '%.60s': it is no header's name, or "
@@ -166,8 +154,7 @@ static bool read_host(const char *key, char out[NETWORK_NAME_MAX + 3])
         len--;
     if (len > NETWORK_NAME_MAX + 2 || !network_name_valid(str_n(key, len)))
         return false;
-    for (size_t i = 0; i < len; i++)
-        out[i] = (char)tolower((unsigned char)key[i]);
+    str_lower(str_n(key, len), out);
     out[len] = '\0';
     return true;
 }
@@ -246,8 +233,7 @@ static int read_address(struct str given, char *out, size_t size, struct error *
                          (int)(given.len < WORD_SHOWN ? given.len : WORD_SHOWN), given.p);
     (void)snprintf(out, size, "%s%.*s:%.*s", is_http ? "http://" : "", STR_ARG(host),
                    STR_ARG(rest));
-    for (; *out; out++)
-        *out = (char)tolower((unsigned char)*out);
+    str_lower(str_of(out), out);
     return 0;
 }
 

@@ -1,6 +1,5 @@
 #include "domain/network/network_secret.h"
 
-#include <ctype.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,11 +82,12 @@ static void next_placeholder(struct str *rest, struct str *out_before, struct st
 
 static int add_lower(struct str name, struct buf *out, struct error *err)
 {
-    char lower[NETWORK_SECRET_NAME_MAX + 1];
+    char lower[NETWORK_SECRET_NAME_MAX];
+    bool fits = name.len <= sizeof(lower);
 
-    for (size_t i = 0; i < name.len && i < sizeof(lower); i++)
-        lower[i] = (char)tolower((unsigned char)name.p[i]);
-    if (name.len > NETWORK_SECRET_NAME_MAX || !network_secret_name_valid(str_n(lower, name.len)))
+    if (fits)
+        str_lower(name, lower);
+    if (!fits || !network_secret_name_valid(str_n(lower, name.len)))
         return error_set(err, ERROR_INVALID,
                          "a placeholder is '" NETWORK_SECRET_OPEN "NAME" NETWORK_SECRET_CLOSE
                          "' with the name of a secret");

@@ -15,20 +15,11 @@ static bool host_char(char c)
            c == '[' || c == ']';
 }
 
-static struct str lower(struct str text, struct arena *arena)
-{
-    char *copy = arena_alloc(arena, text.len + 1);
-
-    for (size_t i = 0; i < text.len; i++)
-        copy[i] = (char)(text.p[i] >= 'A' && text.p[i] <= 'Z' ? text.p[i] + 32 : text.p[i]);
-    return str_n(copy, text.len);
-}
-
 int registry_host(struct str text, struct arena *arena, struct str *out, struct error *err)
 {
     static const char *const docker[] = {"index.docker.io", "registry-1.docker.io",
                                          "registry.hub.docker.com", "hub.docker.com"};
-    struct str host = lower(str_trim(text), arena);
+    struct str host = arena_lower(arena, str_trim(text));
 
     for (size_t i = 0; i < host.len; i++)
         if (host.len > REGISTRY_HOST_MAX || !host_char(host.p[i]))

@@ -1,22 +1,11 @@
 #include "domain/secret/team_secret.h"
 
-#include <ctype.h>
-
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/id.h"
 #include "domain/network/network_policy.h"
 #include "domain/network/network_secret.h"
 #include "domain/secret/secret.h"
-
-static struct str lower(struct str text, struct arena *arena)
-{
-    char *copy = arena_alloc(arena, text.len + 1);
-
-    for (size_t i = 0; i < text.len; i++)
-        copy[i] = (char)tolower((unsigned char)text.p[i]);
-    return str_n(copy, text.len);
-}
 
 static int check_name(struct str name, struct error *err)
 {
@@ -59,7 +48,7 @@ static int hosts_text(const struct team_secret_words *words, struct arena *arena
             return error_set(err, ERROR_INVALID,
                              "'%.*s' in 'hosts' is no host's name, nor '*.' and one",
                              (int)(host.len < 100 ? host.len : 100), host.p);
-        (void)buf_printf(&text, "%s%.*s", text.len ? "\n" : "", STR_ARG(lower(host, arena)));
+        (void)buf_printf(&text, "%s%.*s", text.len ? "\n" : "", STR_ARG(arena_lower(arena, host)));
     }
     *out = text.len ? arena_str(arena, buf_str(&text)) : STR("");
     return 0;
@@ -94,7 +83,7 @@ int team_secret_create(struct store *store, const struct secrets *secrets, struc
     *out = (struct store_secret){
         .id = str_of(arena_printf(arena, TEAM_SECRET_ID_PREFIX "%s", id)),
         .team_id = team_id,
-        .name = lower(words->name, arena),
+        .name = arena_lower(arena, words->name),
         .hosts = STR(""),
         .metadata = STR("{}"),
         .version = 1,
@@ -113,7 +102,7 @@ int team_secret_create(struct store *store, const struct secrets *secrets, struc
 int team_secret_find(struct store *store, struct str team_id, struct str name, struct arena *arena,
                      struct store_secret *out, struct error *err)
 {
-    return store_secret_find(store, team_id, lower(name, arena), arena, out, err);
+    return store_secret_find(store, team_id, arena_lower(arena, name), arena, out, err);
 }
 
 int team_secret_change(struct store *store, const struct secrets *secrets, struct str team_id,

@@ -1,8 +1,6 @@
 /* Builds of templates: asked for, started with a recipe, looked at, cancelled. */
 #include "edge/api_e2b/api_builds.h"
 
-#include <ctype.h>
-
 #include "base/clock.h"
 #include "domain/build/build.h"
 #include "domain/sandbox/sandbox_check.h"
@@ -172,17 +170,6 @@ static json_t *logs_json(const struct store_build_log *logs, size_t count)
     return array;
 }
 
-static bool is_uuid(struct str text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
-
-        if (dash ? text.p[i] != '-' : !isxdigit((unsigned char)text.p[i]))
-            return false;
-    }
-    return text.len == sizeof(API_NO_BUILD) - 1;
-}
-
 /* What was never built is ready: the base template since the server first started, a snapshot since it was
  * taken. */
 static int find_unbuilt(struct api_call *call, struct store_build *out, struct error *err)
@@ -204,7 +191,7 @@ static int find_build(struct api_call *call, struct store_build *out, struct err
 {
     struct store_template row = {0};
 
-    if (!is_uuid(call->params[1]))
+    if (!id_is_uuid(call->params[1]))
         return error_set(err, ERROR_INVALID, "Invalid build ID");
     if (str_is(call->params[1], API_NO_BUILD))
         return find_unbuilt(call, out, err);

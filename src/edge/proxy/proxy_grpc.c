@@ -118,15 +118,6 @@ static const struct http2_client_events client_events = {
 
 /* ---- head ---- */
 
-static struct str lower(struct arena *arena, struct str s)
-{
-    char *copy = arena_alloc(arena, s.len + 1);
-
-    for (size_t i = 0; i < s.len; i++)
-        copy[i] = s.p[i] >= 'A' && s.p[i] <= 'Z' ? (char)(s.p[i] | 0x20) : s.p[i];
-    return str_n(copy, s.len);
-}
-
 /* What HTTP/2 says in another way. */
 static bool is_framing(struct str name)
 {
@@ -153,7 +144,7 @@ static struct http_headers take_apart(struct arena *arena, struct str head, bool
     items[count++] = (struct http_header){STR(":path"), str_split(&first, ' ')};
     items[count++] = (struct http_header){STR(":authority"), STR("localhost")};
     while ((line = next_line(&head)).len && count < 2 * HTTP_HEADER_COUNT_MAX + PSEUDO) {
-        struct str name = lower(arena, str_split(&line, ':'));
+        struct str name = arena_lower(arena, str_split(&line, ':'));
 
         if (str_is(name, "host"))
             items[PSEUDO - 1].value = str_trim(line);

@@ -24,10 +24,8 @@ static bool take_id(struct str text, char out[PROXY_ID_SIZE])
     if (!id.len || id.len >= PROXY_ID_SIZE)
         return false;
     for (size_t i = 0; i < id.len; i++) {
-        char c = id.p[i];
+        char c = ascii_lower(id.p[i]); /* host names have no case */
 
-        if (c >= 'A' && c <= 'Z') /* host names have no case */
-            c = (char)(c | 0x20);
         if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')))
             return false;
         out[i] = c;

@@ -49,20 +49,6 @@ void rules_done(struct rules *rules)
 
 /* ---- reading ---- */
 
-static bool is_token(struct str text)
-{
-    static const char others[] = "!#$%&'*+-.^_`|~";
-
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.p[i];
-
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-              (c && strchr(others, c))))
-            return false;
-    }
-    return text.len > 0 && text.len <= RULE_NAME_MAX;
-}
-
 static bool is_value(struct str text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -106,7 +92,7 @@ static int add_header(struct rule *rule, struct str name, const json_t *json, st
     struct str value = str_n(json_string_value(json), json_string_length(json));
     struct rule_header *header;
 
-    if (!is_token(name) || is_ours(name))
+    if (!str_is_token(name) || name.len > RULE_NAME_MAX || is_ours(name))
         return error_set(err, ERROR_INVALID, "the header '%.*s' cannot be set", STR_ARG(name));
     if (!json_is_null(json) && (!json_is_string(json) || !is_value(value)))
         return error_set(err, ERROR_INVALID,

@@ -93,8 +93,7 @@ static bool sounds_secret(struct str word)
     char lower[64];
     size_t len = word.len < sizeof(lower) - 1 ? word.len : sizeof(lower) - 1;
 
-    for (size_t i = 0; i < len; i++)
-        lower[i] = (char)tolower((unsigned char)word.p[i]);
+    str_lower(str_n(word.p, len), lower);
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         if (str_find_str(str_n(lower, len), str_of(parts[i])) >= 0)
             return true;

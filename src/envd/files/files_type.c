@@ -63,20 +63,10 @@ struct str files_type_of(struct str name)
     return STR("application/octet-stream");
 }
 
-static bool is_word(char c)
-{
-    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-}
-
-/* RFC 9110's tokens, and those of them that RFC 8187 leaves as they are. */
-static bool is_token_char(char c)
-{
-    return is_word(c) || (c != '\0' && strchr("!#$%&'*+-.^_`|~", c));
-}
-
+/* A character that RFC 8187 does not escape. */
 static bool is_plain_char(char c)
 {
-    return is_word(c) || (c != '\0' && strchr("!#$&+-.^_`|~", c));
+    return ascii_is_token(c) && c != '%' && c != '\'' && c != '*';
 }
 
 static void add_quoted(struct buf *value, struct str name)
@@ -108,7 +98,7 @@ struct str files_type_disposition(struct arena *arena, struct str name)
     struct str copy;
 
     for (size_t i = 0; i < name.len; i++) {
-        token &= is_token_char(name.p[i]);
+        token &= ascii_is_token(name.p[i]);
         ascii &= name.p[i] >= 0x20 && name.p[i] < 0x7f;
     }
     buf_init(&value, 4096);

@@ -137,8 +137,7 @@ static int set_attribute(const struct upload_file *file, struct str key, struct 
 
     if (len < 0 || (size_t)len >= sizeof(name))
         return error_set(err, ERROR_INVALID, "invalid metadata: the key is too long");
-    for (char *p = name; *p; p++)
-        *p = (char)(*p >= 'A' && *p <= 'Z' ? *p + 32 : *p);
+    str_lower(str_of(name), name);
     /* The first of several headers of one name counts. */
     if (fsetxattr(file->fd, name, value.p ? value.p : "", value.len, XATTR_CREATE) == 0 ||
         errno == EEXIST)

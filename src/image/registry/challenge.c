@@ -1,6 +1,5 @@
 #include "image/registry/challenge.h"
 
-#include <ctype.h>
 #include <string.h>
 
 static void skip_blanks(struct str *rest)
@@ -14,8 +13,8 @@ static struct str take_word(struct str *rest)
     size_t len = 0;
     struct str word;
 
-    while (len < rest->len && (isalnum((unsigned char)rest->p[len]) ||
-                               (rest->p[len] && strchr("!#$%&'*+-.^_`|~/:", rest->p[len]))))
+    while (len < rest->len &&
+           (ascii_is_token(rest->p[len]) || rest->p[len] == '/' || rest->p[len] == ':'))
         len++;
     word = str_n(rest->p, len);
     *rest = str_skip(*rest, len);

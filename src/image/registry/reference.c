@@ -112,8 +112,7 @@ static int split_host(struct str text, struct str *name, struct reference *out, 
     if (names_host(first, rest.p != NULL)) {
         if (!host_ok(first) || !str_copy(first, out->host, sizeof(out->host)))
             return wrong(text, "its registry has no valid name", err);
-        for (char *p = out->host; *p; p++)
-            *p = (char)tolower((unsigned char)*p);
+        str_lower(str_of(out->host), out->host);
         *name = rest;
     }
     hub = strcmp(out->host, "index.docker.io") == 0 ||

@@ -83,21 +83,6 @@ static int on_value(llhttp_t *ll, const char *p, size_t len)
     return add_text(parser, p, len);
 }
 
-/* RFC 9110, 5.6.2. */
-static bool is_token(struct str s)
-{
-    static const char others[] = "!#$%&'*+-.^_`|~";
-
-    for (size_t i = 0; i < s.len; i++) {
-        char c = s.p[i], low = (char)(c | 0x20);
-
-        if (!(low >= 'a' && low <= 'z') && !(c >= '0' && c <= '9') &&
-            (!c || !memchr(others, c, sizeof(others) - 1)))
-            return false;
-    }
-    return s.len > 0;
-}
-
 /* False when a name is none: llhttp takes spaces inside of it, and others would see another name, or two lines. */
 static bool resolve_headers(struct http_parser *parser)
 {
@@ -108,7 +93,7 @@ static bool resolve_headers(struct http_parser *parser)
 
         parser->items[i].name = str_n(text + span->name, span->name_len);
         parser->items[i].value = str_trim(str_n(text + span->value, span->value_len));
-        if (!is_token(parser->items[i].name))
+        if (!str_is_token(parser->items[i].name))
             return false;
     }
     return true;
@@ -373,7 +358,7 @@ static bool split_trailers(struct http_parser *parser)
     while (text.len) {
         struct str line = str_split(&text, '\n'), name = str_split(&line, ':');
 
-        if (out->count == TRAILERS_MAX || !line.p || !is_token(name))
+        if (out->count == TRAILERS_MAX || !line.p || !str_is_token(name))
             return false;
         out->items[out->count++] = (struct http_header){name, str_trim(line)};
     }

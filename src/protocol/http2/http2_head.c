@@ -132,19 +132,6 @@ static void settle_host(struct http2_head *head)
     head->items[head->count++] = (struct http_header){STR("host"), host};
 }
 
-static bool is_token(struct str s)
-{
-    static const char others[] = "!#$%&'*+-.^_`|~";
-
-    for (size_t i = 0; i < s.len; i++) {
-        char c = s.p[i], low = (char)(c | 0x20);
-
-        if (!(low >= 'a' && low <= 'z') && !(c >= '0' && c <= '9') && (!c || !strchr(others, c)))
-            return false;
-    }
-    return s.len > 0;
-}
-
 /* The target goes into heads of HTTP/1 behind us: what would end it there must not be in it. */
 static bool is_target(struct str s)
 {
@@ -159,7 +146,7 @@ static bool is_target(struct str s)
 
 static void check(struct http2_head *head)
 {
-    if (!is_token(head->method))
+    if (!str_is_token(head->method))
         refuse(head, 400, "unknown method");
     else if (str_is(head->method, "CONNECT"))
         refuse(head, 501, "CONNECT is not supported");

@@ -1,6 +1,5 @@
 /* Git hosts of the configuration: name -> {"type", "api_url"}, checked, with names in lower case and the
  * URL of the API filled in. */
-#include <ctype.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -18,8 +17,7 @@ static bool host_name(const char *name, char out[HOST_NAME_MAX + 1])
     if (!*name || !str_copy(str_of(name), out, HOST_NAME_MAX + 1) || strpbrk(name, "/?#@\\[]") ||
         !fetch_url_ok(url))
         return false;
-    for (char *p = out; *p; p++)
-        *p = (char)tolower((unsigned char)*p);
+    str_lower(str_of(out), out);
     return true;
 }
 

@@ -1,6 +1,5 @@
 #include "runtime/core/words.h"
 
-#include <ctype.h>
 #include <string.h>
 
 #include "provider/core/provider_ops.h"
@@ -10,8 +9,7 @@ bool runtime_provider_word(struct str name, char out[RUNTIME_NAME_MAX + 1])
     name = str_trim(name);
     if (name.len == 0 || !str_copy(name, out, RUNTIME_NAME_MAX + 1))
         return false;
-    for (char *p = out; *p; p++)
-        *p = (char)tolower((unsigned char)*p);
+    str_lower(str_of(out), out);
     return true;
 }
 

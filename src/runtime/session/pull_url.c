@@ -71,16 +71,6 @@ static bool read_authority(struct str text, struct authority *out)
     return plain_host(out->host);
 }
 
-static struct str lower(struct arena *arena, struct str host, struct str port)
-{
-    char *text =
-        arena_printf(arena, "%.*s%s%.*s", STR_ARG(host), port.len ? ":" : "", STR_ARG(port));
-
-    for (char *p = text; *p; p++)
-        *p = (char)tolower((unsigned char)*p);
-    return str_of(text);
-}
-
 bool pull_place_of(struct str repo, struct arena *arena, struct pull_place *out)
 {
     /* The port of ssh says nothing about the API. */
@@ -103,7 +93,9 @@ bool pull_place_of(struct str repo, struct arena *arena, struct pull_place *out)
             return false;
         port = schemes[i].matters && !str_is(authority.port, schemes[i].port) ? authority.port
                                                                               : STR_NONE;
-        out->host = lower(arena, authority.host, port);
+        out->host =
+            arena_lower(arena, str_of(arena_printf(arena, "%.*s%s%.*s", STR_ARG(authority.host),
+                                                   port.len ? ":" : "", STR_ARG(port))));
         out->owner = arena_str(arena, out->owner);
         out->name = arena_str(arena, out->name);
         return true;
@@ -119,7 +111,7 @@ bool pull_place_of(struct str repo, struct arena *arena, struct pull_place *out)
         rest = str_skip(rest, 1);
     if (!read_path(rest, out))
         return false;
-    out->host = lower(arena, authority.host, STR_NONE);
+    out->host = arena_lower(arena, authority.host);
     out->owner = arena_str(arena, out->owner);
     out->name = arena_str(arena, out->name);
     return true;

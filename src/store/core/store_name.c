@@ -17,15 +17,6 @@ bool store_name_valid(struct str name)
     return all_of(name, false);
 }
 
-static struct str lower(struct str text, struct arena *arena)
-{
-    char *copy = arena_alloc(arena, text.len + 1);
-
-    for (size_t i = 0; i < text.len; i++)
-        copy[i] = (char)(text.p[i] >= 'A' && text.p[i] <= 'Z' ? text.p[i] + 32 : text.p[i]);
-    return str_n(copy, text.len);
-}
-
 bool store_name_parse(struct str text, struct arena *arena, struct store_name *out)
 {
     struct str tag, name;
@@ -33,7 +24,7 @@ bool store_name_parse(struct str text, struct arena *arena, struct store_name *o
     *out = (struct store_name){.tag = STR("default")};
     if (text.len == 0 || text.len > 4 * STORE_NAME_MAX)
         return false;
-    tag = lower(text, arena);
+    tag = arena_lower(arena, text);
     name = str_split(&tag, ':');
     if (tag.p) {
         out->tag = tag;
