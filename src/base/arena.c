@@ -76,6 +76,15 @@ struct str arena_str(struct arena *arena, struct str s)
     return str_n(copy, s.len);
 }
 
+struct pair *arena_pairs(struct arena *arena, const struct pair *pairs, size_t count)
+{
+    struct pair *copy = arena_alloc(arena, (count + 1) * sizeof(*copy));
+
+    for (size_t i = 0; i < count; i++)
+        copy[i] = (struct pair){arena_str(arena, pairs[i].name), arena_str(arena, pairs[i].value)};
+    return copy;
+}
+
 struct str arena_lower(struct arena *arena, struct str s)
 {
     char *copy = arena_alloc(arena, s.len + 1);

@@ -44,8 +44,8 @@ static void check_recipe(const struct dockerfile_recipe *recipe)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct dockerfile_arg args[] = {{STR_INIT("A"), STR_INIT("$x\\ 'y")},
-                                                 {STR_INIT("B"), {NULL, 0}}};
+    static const struct pair args[] = {{STR_INIT("A"), STR_INIT("$x\\ 'y")},
+                                       {STR_INIT("B"), {NULL, 0}}};
     auto_arena struct arena arena = {0};
     struct dockerfile_source source = {
         .text = str_n(data, size), .file = "Dockerfile", .args = args, .arg_count = 2};

@@ -107,7 +107,7 @@ int translate_lines(struct translate_work *work, struct str text, struct str *ou
     return 0;
 }
 
-const struct dockerfile_arg *translate_given(struct translate_work *work, struct str name)
+const struct pair *translate_given(struct translate_work *work, struct str name)
 {
     for (size_t i = work->source->arg_count; i-- > 0;)
         if (str_eq(work->source->args[i].name, name)) {

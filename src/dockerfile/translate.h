@@ -8,19 +8,16 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/pair.h"
 #include "base/str.h"
 #include "dockerfile/words.h"
 
 enum { TRANSLATE_STAGES_MAX = 32, TRANSLATE_VALUE_MAX = 64 * 1024 };
 
-struct dockerfile_arg {
-    struct str name, value; /* value STR_NONE: it is named, and has none */
-};
-
 struct dockerfile_source {
-    struct str text;  /* of the Dockerfile */
-    const char *file; /* what it is called in messages */
-    const struct dockerfile_arg *args;
+    struct str text;         /* of the Dockerfile */
+    const char *file;        /* what it is called in messages */
+    const struct pair *args; /* value STR_NONE: it is named, and has none */
     size_t arg_count;
     struct str target;   /* a stage's name or number; STR_NONE = the last */
     struct str platform; /* STR_NONE = "linux/" and this machine's */

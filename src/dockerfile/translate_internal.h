@@ -73,7 +73,7 @@ struct translate_stage *translate_find_stage(struct translate_work *work, struct
 /* Says in `json` that it begins with a stage, a template, an image. */
 int translate_from(struct translate_work *work, json_t *json, struct str name);
 /* By --build-arg; it counts as used. */
-const struct dockerfile_arg *translate_given(struct translate_work *work, struct str name);
+const struct pair *translate_given(struct translate_work *work, struct str name);
 struct translate_variable *translate_find(const struct translate_variables *all, struct str name,
                                           bool is_env);
 void translate_set(struct translate_work *work, struct translate_variables *variables,

@@ -205,7 +205,7 @@ static void run_env(struct translate_work *work, json_t *step)
     json_t *env = json_object();
 
     for (const char *const *name = proxies; *name; name++) {
-        const struct dockerfile_arg *given = translate_given(work, str_of(*name));
+        const struct pair *given = translate_given(work, str_of(*name));
 
         if (given && given->value.p)
             (void)json_object_set_new(env, *name, json_str(given->value));

@@ -4,7 +4,7 @@
 
 static int arg_value(struct translate_work *work, struct str name, struct str text, struct str *out)
 {
-    const struct dockerfile_arg *given = translate_given(work, name);
+    const struct pair *given = translate_given(work, name);
     const struct translate_variable *global;
 
     if (given) {

@@ -20,9 +20,9 @@ static void made_done(struct made *made)
 
 static int make_with(struct made *made, const char *text, size_t arg_count, struct error *err)
 {
-    static const struct dockerfile_arg args[] = {{STR_INIT("VERSION"), STR_INIT("9")},
-                                                 {STR_INIT("UNUSED"), STR_INIT("x")},
-                                                 {STR_INIT("http_proxy"), STR_INIT("http://p:1")}};
+    static const struct pair args[] = {{STR_INIT("VERSION"), STR_INIT("9")},
+                                       {STR_INIT("UNUSED"), STR_INIT("x")},
+                                       {STR_INIT("http_proxy"), STR_INIT("http://p:1")}};
     struct dockerfile_source source = {.text = str_of(text),
                                        .file = "Dockerfile",
                                        .args = args,

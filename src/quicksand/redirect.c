@@ -41,7 +41,7 @@ bool redirect_handle(struct http_exchange *ex, uint16_t tls_port)
     const struct http_request *request = http_request(ex);
     struct str host = host_of(http_header(ex, "host"));
     char port[8] = "";
-    struct http_header location = {.name = STR("Location")};
+    struct pair location = {.name = STR("Location")};
 
     if (is_near(ex))
         return false;

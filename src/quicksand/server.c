@@ -182,8 +182,7 @@ static int edge_listen_tls(struct edge *edge, struct http_server_config *http, s
 
     http->filter = new_filter;
     if (edge->server->hsts[0])
-        http->extra =
-            (struct http_header){STR("Strict-Transport-Security"), str_of(edge->server->hsts)};
+        http->extra = (struct pair){STR("Strict-Transport-Security"), str_of(edge->server->hsts)};
     edge->https = http_server_new(edge->loop, http);
     r = http_server_listen(edge->https, edge->server->fds.listen_tls[edge->index]);
     return r < 0 ? error_set_errno(err, -r, "listen") : 0;

@@ -117,7 +117,7 @@ static int read_dockerfile(struct build *build, struct str *out)
 static void read_args(struct build *build, struct dockerfile_source *source)
 {
     const struct cli_list *list = &build->wish->args;
-    struct dockerfile_arg *args = arena_alloc(&build->arena, (list->count + 1) * sizeof(*args));
+    struct pair *args = arena_alloc(&build->arena, (list->count + 1) * sizeof(*args));
 
     for (size_t i = 0; i < list->count; i++) {
         struct str value = str_of(list->items[i]), name = str_split(&value, '=');

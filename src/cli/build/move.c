@@ -66,7 +66,7 @@ static int save_layer(struct http_call *call, struct registry_part *layer, struc
 static int get_layer(const struct cli *cli, const char *name, struct registry_part *layer,
                      struct error *err)
 {
-    const struct http_header headers[] = {{STR("X-API-KEY"), str_of(cli->server.key)}};
+    const struct pair headers[] = {{STR("X-API-KEY"), str_of(cli->server.key)}};
     auto_free char *target = template_target(name, "layer");
     auto_call struct http_call call = {.fd = -1};
 

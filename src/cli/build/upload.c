@@ -116,7 +116,7 @@ static int send_file(struct http_call *call, int fd, int64_t size, struct meter 
 
 static int put(const char *url, int fd, int64_t size, struct meter *meter, struct error *err)
 {
-    static const struct http_header headers[] = {
+    static const struct pair headers[] = {
         {STR_INIT("Content-Type"), STR_INIT("application/octet-stream")},
     };
     auto_call struct http_call call = {.fd = -1};

@@ -89,14 +89,14 @@ static int open_files(const struct place *place, bool up, const char *target, in
                       struct http_call *stream, struct error *err)
 {
     const struct cli_server *server = &place->cli->server;
-    struct http_header headers[CLI_SANDBOX_HEADERS + 2] = {
+    struct pair headers[CLI_SANDBOX_HEADERS + 2] = {
         {STR("X-API-KEY"), str_of(server->key)},
     };
     size_t n = place->runtime ? 1 : cli_sandbox_headers(&place->sandbox, headers);
     const char *method = !up ? "GET" : place->runtime ? "PUT" : "POST";
 
-    headers[n++] = (struct http_header){STR("Content-Type"), STR("application/octet-stream")};
-    headers[n++] = (struct http_header){STR("Accept-Encoding"), STR("identity")};
+    headers[n++] = (struct pair){STR("Content-Type"), STR("application/octet-stream")};
+    headers[n++] = (struct pair){STR("Accept-Encoding"), STR("identity")};
     return cli_stream_open(stream, place->runtime ? &server->api : &server->sandboxes,
                            &(struct http_call_request){.method = method,
                                                        .target = target,

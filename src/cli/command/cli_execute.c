@@ -62,7 +62,7 @@ struct input {
 static int open_request(const struct input *input, int64_t length, struct http_call *stream,
                         struct error *err)
 {
-    const struct http_header headers[] = {
+    const struct pair headers[] = {
         {STR("X-API-KEY"), str_of(input->server.key)},
         {STR("User-Agent"), STR("quicksand/" QUICKSAND_VERSION)},
         {STR("Content-Type"), STR("application/octet-stream")},
@@ -343,7 +343,7 @@ static int begin(struct running *running, struct error *err)
     const struct cli_server *server = &running->run->cli->server;
     auto_free char *path = cli_v1_path("sandboxes", running->run->id, "execute"), *text = NULL;
     auto_json json_t *body = body_of(running, err);
-    const struct http_header headers[] = {
+    const struct pair headers[] = {
         {STR("X-API-KEY"), str_of(server->key)},
         {STR("User-Agent"), STR("quicksand/" QUICKSAND_VERSION)},
         {STR("Content-Type"), STR("application/json")},

@@ -48,8 +48,8 @@ static int call(const struct runner *runner, const char *method, const char *tai
     auto_free char *url = xasprintf("%s/api/v1/providers%s", runner->server, tail);
     auto_free char *text = body ? json_text(body) : NULL;
     auto_response struct fetch_response response = {0};
-    const struct http_header headers[] = {{STR("X-API-Key"), str_of(runner->key)},
-                                          {STR("Content-Type"), STR("application/json")}};
+    const struct pair headers[] = {{STR("X-API-Key"), str_of(runner->key)},
+                                   {STR("Content-Type"), STR("application/json")}};
     auto_json json_t *json = NULL;
     struct error ignored;
     struct str message;

@@ -212,7 +212,7 @@ int cli_call(const struct cli_server *server, const char *method, const char *ta
 {
     auto_call struct http_call stream = {.fd = -1};
     auto_free char *text = body ? json_text(body) : NULL;
-    struct http_header headers[] = {
+    struct pair headers[] = {
         {STR("X-API-KEY"), str_of(server->key)},
         {STR("User-Agent"), STR("quicksand/" QUICKSAND_VERSION)},
         {STR("Content-Type"), STR("application/json")},
@@ -274,14 +274,13 @@ void cli_sandbox_done(struct cli_sandbox *sandbox)
     *sandbox = (struct cli_sandbox){0};
 }
 
-size_t cli_sandbox_headers(const struct cli_sandbox *sandbox,
-                           struct http_header out[CLI_SANDBOX_HEADERS])
+size_t cli_sandbox_headers(const struct cli_sandbox *sandbox, struct pair out[CLI_SANDBOX_HEADERS])
 {
-    out[0] = (struct http_header){STR("E2b-Sandbox-Id"), str_of(sandbox->id)};
-    out[1] = (struct http_header){STR("E2b-Sandbox-Port"), STR("49983")};
+    out[0] = (struct pair){STR("E2b-Sandbox-Id"), str_of(sandbox->id)};
+    out[1] = (struct pair){STR("E2b-Sandbox-Port"), STR("49983")};
     if (!sandbox->token)
         return 2;
-    out[2] = (struct http_header){STR("X-Access-Token"), str_of(sandbox->token)};
+    out[2] = (struct pair){STR("X-Access-Token"), str_of(sandbox->token)};
     return 3;
 }
 

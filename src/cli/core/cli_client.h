@@ -41,8 +41,7 @@ void cli_sandbox_done(struct cli_sandbox *sandbox);
 
 enum { CLI_SANDBOX_HEADERS = 3 };
 /* The routing and token headers of a request to envd; returns how many. */
-size_t cli_sandbox_headers(const struct cli_sandbox *sandbox,
-                           struct http_header out[CLI_SANDBOX_HEADERS]);
+size_t cli_sandbox_headers(const struct cli_sandbox *sandbox, struct pair out[CLI_SANDBOX_HEADERS]);
 /* The error in an answer that is not 2xx, whose body is complete. */
 int cli_answer_error(const struct http_call *stream, struct error *err);
 /* As cli_stream_open(), until the connection carries what the request upgrades it to. what: that, for who does not get it. */

@@ -29,10 +29,9 @@ int cli_raw_open(const struct cli_server *server, const struct cli_sandbox *sand
                  bool udp, struct http_call *stream, struct error *err)
 {
     char port_text[8] = "";
-    struct http_header headers[4] = {
-        {STR("Upgrade"), udp ? STR("quicksand-udp") : STR("quicksand-tcp")},
-        {STR("E2b-Sandbox-Id"), str_of(sandbox->id)},
-        {STR("E2b-Sandbox-Port"), STR_NONE}};
+    struct pair headers[4] = {{STR("Upgrade"), udp ? STR("quicksand-udp") : STR("quicksand-tcp")},
+                              {STR("E2b-Sandbox-Id"), str_of(sandbox->id)},
+                              {STR("E2b-Sandbox-Port"), STR_NONE}};
     struct http_call_request request = {.method = "GET",
                                         .target = "/",
                                         .headers = headers,
@@ -43,7 +42,7 @@ int cli_raw_open(const struct cli_server *server, const struct cli_sandbox *sand
     headers[2].value = str_of(port_text);
     if (sandbox->token)
         headers[request.header_count++] =
-            (struct http_header){STR("X-Access-Token"), str_of(sandbox->token)};
+            (struct pair){STR("X-Access-Token"), str_of(sandbox->token)};
     return cli_upgrade(stream, &server->sandboxes, &request, OPEN_MS, PENDING_MAX, "raw connection",
                        err);
 }

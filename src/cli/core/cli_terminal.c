@@ -95,7 +95,7 @@ static int open_websocket(struct terminal *terminal, const struct cli_server *se
     struct http_call *stream = &terminal->stream;
     unsigned char random[16];
     char key[BASE64_LEN(sizeof(random))];
-    const struct http_header headers[] = {
+    const struct pair headers[] = {
         {STR("X-API-KEY"), str_of(server->key)},
         {STR("Upgrade"), STR("websocket")},
         {STR("Sec-WebSocket-Version"), STR("13")},

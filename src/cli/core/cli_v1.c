@@ -88,7 +88,7 @@ int cli_v1_remove(struct cli *cli, const char *collection, const char *query, ch
 int cli_v1_open(struct cli *cli, const char *path, const char *accept, uint32_t timeout_ms,
                 size_t max, struct http_call *stream, struct error *err)
 {
-    const struct http_header headers[] = {
+    const struct pair headers[] = {
         {STR("X-API-KEY"), str_of(cli->server.key)},
         {STR("User-Agent"), STR("quicksand/" QUICKSAND_VERSION)},
         {STR("Accept"), str_of(accept)},

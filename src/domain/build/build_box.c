@@ -232,18 +232,15 @@ void build_box_close(struct build_box *box)
 static int start_command(struct build_box *box, const struct build_command *command,
                          struct envd_process **out, struct error *err)
 {
-    auto_free struct envd_variable *env = xcalloc(command->env_count + 1, sizeof(*env));
     const struct envd_address address =
         sandboxes_envd(box->build->all->config.sandboxes, "build", box->id, str_of(box->token));
     const struct envd_command start = {.argv = command->argv,
-                                       .env = env,
+                                       .env = command->env,
                                        .env_count = command->env_count,
                                        .cwd = command->cwd,
                                        .user = command->user ? command->user : "root",
                                        .open_stdin = command->input.p != NULL};
 
-    for (size_t i = 0; i < command->env_count; i++)
-        env[i] = (struct envd_variable){command->env[i].name, command->env[i].value};
     return envd_start(&address, &start, out, err);
 }
 

@@ -56,7 +56,7 @@ void key_add_words(struct key_maker *maker, const struct recipe_words *words)
         key_add(maker, words->items[i]);
 }
 
-void key_add_pairs(struct key_maker *maker, const struct recipe_pair *pairs, size_t count)
+void key_add_pairs(struct key_maker *maker, const struct pair *pairs, size_t count)
 {
     key_add_int(maker, (int64_t)count);
     for (size_t i = 0; i < count; i++) {

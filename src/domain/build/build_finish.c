@@ -295,12 +295,9 @@ static int try_once(struct stage *stage, struct error *err)
 
 static struct str env_json(struct stage *stage)
 {
-    auto_json json_t *env = json_object();
-    auto_free char *text = NULL;
+    auto_json json_t *env = json_of_pairs(stage->env, stage->env_count);
+    auto_free char *text = json_text(env);
 
-    for (size_t i = 0; i < stage->env_count; i++)
-        (void)json_object_set_new(env, stage->env[i].name.p, json_str(stage->env[i].value));
-    text = json_text(env);
     return arena_str(&stage->arena, str_of(text));
 }
 

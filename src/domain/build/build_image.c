@@ -31,7 +31,7 @@ static int read_note(struct stage *stage, struct str text, struct image_tree *ou
                      struct error *err)
 {
     auto_json json_t *note = NULL;
-    struct recipe_pair *pairs;
+    struct pair *pairs;
     const json_t *env;
     size_t count;
 

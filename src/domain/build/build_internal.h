@@ -156,7 +156,7 @@ struct build_command {
     const char *const *argv;
     const char *user; /* NULL = root */
     const char *cwd;  /* NULL = the user's home */
-    const struct recipe_pair *env;
+    const struct pair *env;
     size_t env_count;
     struct str input;             /* for its stdin; STR_NONE = none */
     struct log_stream *out, *err; /* where its output goes; NULL = nowhere */
@@ -199,7 +199,7 @@ struct stage {
     struct box_spec pinned; /* these layers */
     bool is_pinned;
     char key[KEY_SIZE];
-    struct recipe_pair *env;
+    struct pair *env;
     size_t env_count, env_cap;
     struct str user, workdir; /* workdir "" = the user's home */
     struct str start_cmd, ready_cmd;
@@ -306,7 +306,7 @@ struct key_maker;
 struct key_maker *key_new(const char *what);
 void key_add(struct key_maker *maker, struct str part);
 void key_add_words(struct key_maker *maker, const struct recipe_words *words);
-void key_add_pairs(struct key_maker *maker, const struct recipe_pair *pairs, size_t count);
+void key_add_pairs(struct key_maker *maker, const struct pair *pairs, size_t count);
 /* Frees the maker. */
 void key_take(struct key_maker *maker, char out[KEY_SIZE]);
 int key_of_step(struct stage *stage, const struct recipe_step *step, char out[KEY_SIZE],

@@ -42,10 +42,9 @@ static void make_argv(struct stage *stage, const struct recipe_step *step, const
 }
 
 /* The stage's variables and the step's own. */
-static struct recipe_pair *make_env(struct stage *stage, const struct recipe_step *step,
-                                    size_t *out_count)
+static struct pair *make_env(struct stage *stage, const struct recipe_step *step, size_t *out_count)
 {
-    struct recipe_pair *env =
+    struct pair *env =
         arena_alloc(&stage->arena, (stage->env_count + step->env.count + 1) * sizeof(*env));
 
     memcpy(env, stage->env, stage->env_count * sizeof(*env));

@@ -64,7 +64,7 @@ struct str stage_env(const struct stage *stage, struct str name)
 
 void stage_set_env(struct stage *stage, struct str name, struct str value)
 {
-    struct recipe_pair pair = {arena_str(&stage->arena, name), arena_str(&stage->arena, value)};
+    struct pair pair = {arena_str(&stage->arena, name), arena_str(&stage->arena, value)};
 
     for (size_t i = 0; i < stage->env_count; i++)
         if (str_eq(stage->env[i].name, name)) {

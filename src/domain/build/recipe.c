@@ -73,7 +73,7 @@ static int read_words(const json_t *array, const char *what, struct arena *arena
 static int read_pairs(const json_t *object, const char *what, struct arena *arena,
                       struct recipe_pairs *out, struct error *err)
 {
-    struct recipe_pair *items;
+    struct pair *items;
     const char *key;
     size_t count = 0;
     json_t *value;
@@ -90,7 +90,7 @@ static int read_pairs(const json_t *object, const char *what, struct arena *aren
             return -1;
         if (!json_is_string(value) || json_string_length(value) > RECIPE_TEXT_MAX)
             return error_set(err, ERROR_INVALID, "'%s' has a bad member '%.60s'", what, key);
-        items[count++] = (struct recipe_pair){str_of(key), text_of(value)};
+        items[count++] = (struct pair){str_of(key), text_of(value)};
     }
     *out = (struct recipe_pairs){items, count};
     return 0;

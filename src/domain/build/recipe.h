@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/pair.h"
 #include "base/str.h"
 
 enum {
@@ -21,12 +22,8 @@ enum {
     RECIPE_RELEASE_MAX = 32,
 };
 
-struct recipe_pair {
-    struct str name, value;
-};
-
 struct recipe_pairs {
-    const struct recipe_pair *items;
+    const struct pair *items;
     size_t count;
 };
 

@@ -11,7 +11,7 @@ enum {
 };
 
 int envd_run_start(struct sandboxes *all, const char *id, struct str text,
-                   const struct envd_variable *variable, int64_t timeout_ms, struct envd_run *run,
+                   const struct pair *variable, int64_t timeout_ms, struct envd_run *run,
                    struct error *err)
 {
     auto_free char *script = str_dup(text);

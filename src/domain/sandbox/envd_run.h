@@ -23,7 +23,7 @@ struct envd_run {
  * timeout_ms, 0 = never. Returns when it runs, or cannot: its errors are envd's ("cwd '/x' does not exist"). To be
  * followed by envd_run_done() in any case, which does not end it. */
 int envd_run_start(struct sandboxes *all, const char *id, struct str text,
-                   const struct envd_variable *variable, int64_t timeout_ms, struct envd_run *run,
+                   const struct pair *variable, int64_t timeout_ms, struct envd_run *run,
                    struct error *err);
 /* 1 when it has ended; 0 when that takes longer than this. */
 int envd_run_wait(struct envd_run *run, int64_t ms, struct error *err);

@@ -14,6 +14,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/id.h"
+#include "base/pair.h"
 #include "base/spool.h"
 #include "base/str.h"
 #include "domain/route/ingress.h"
@@ -84,11 +85,6 @@ struct volume_mount {
     struct str path; /* absolute, inside */
 };
 
-/* Of metadata, or of environment variables. */
-struct sandbox_pair {
-    struct str name, value;
-};
-
 struct sandbox_view;
 struct conn;
 
@@ -121,7 +117,7 @@ struct sandbox_new {
      * day. STR_NONE = none. */
     struct str idempotency_key, request_text;
     int64_t cpu_count, mem_mb, disk_mb; /* 0 = the template's */
-    const struct sandbox_pair *metadata, *env;
+    const struct pair *metadata, *env;
     size_t metadata_count, env_count;
     bool *waits;                 /* see sandbox_waits */
     struct sandbox_joint *joint; /* or NULL */
@@ -163,7 +159,7 @@ struct sandbox_resume {
 
 struct sandbox_filter {
     struct str team_id;
-    const struct sandbox_pair *metadata; /* all must match */
+    const struct pair *metadata; /* all must match */
     size_t metadata_count;
     bool running, paused;
     struct str template_name; /* STR_NONE = any */
@@ -208,7 +204,7 @@ struct sandbox_fork {
     int64_t timeout_s;
     /* Over the labels of the source, of which a fork has all but the name. Of several forks with a name the first is
      * NAME-1. */
-    const struct sandbox_pair *metadata;
+    const struct pair *metadata;
     size_t metadata_count;
 };
 struct fork_result {
@@ -307,7 +303,7 @@ size_t sandbox_view_volumes(const struct sandbox_view *view,
                             struct volume_mount out[SANDBOX_VOLUMES_MAX]);
 /* Its metadata, in the arena. */
 size_t sandbox_view_metadata(const struct sandbox_view *view, struct arena *arena,
-                             struct sandbox_pair **out);
+                             struct pair **out);
 size_t sandboxes_running(struct sandboxes *all);
 
 /* For monitoring. */

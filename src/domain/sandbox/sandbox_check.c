@@ -13,7 +13,7 @@ int sandbox_timeout_check(int64_t timeout_s, int64_t max_timeout_s, struct error
                      max_timeout_s / 3600);
 }
 
-static int check_text(const char *what, struct sandbox_pair pair, struct error *err)
+static int check_text(const char *what, struct pair pair, struct error *err)
 {
     if (!str_valid_utf8(pair.name) || !str_valid_utf8(pair.value))
         return error_set(err, ERROR_INVALID, "%s is not UTF-8 text", what);
@@ -40,7 +40,7 @@ static size_t json_len(struct str text)
     return len;
 }
 
-int sandbox_metadata_check(const struct sandbox_pair *pairs, size_t count, struct error *err)
+int sandbox_metadata_check(const struct pair *pairs, size_t count, struct error *err)
 {
     size_t bytes = 2;
 
@@ -58,7 +58,7 @@ int sandbox_metadata_check(const struct sandbox_pair *pairs, size_t count, struc
     return 0;
 }
 
-static int check_env(const struct sandbox_pair *pairs, size_t count, struct error *err)
+static int check_env(const struct pair *pairs, size_t count, struct error *err)
 {
     size_t bytes = 0;
 

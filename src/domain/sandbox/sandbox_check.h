@@ -12,6 +12,6 @@ enum {
 /* ERROR_INVALID. sandbox_create() begins with it. */
 int sandbox_new_check(const struct sandbox_new *request, int64_t max_timeout_s, struct error *err);
 /* ERROR_INVALID: too many, too long, or not text. */
-int sandbox_metadata_check(const struct sandbox_pair *pairs, size_t count, struct error *err);
+int sandbox_metadata_check(const struct pair *pairs, size_t count, struct error *err);
 /* "Timeout cannot be greater than ... hours" */
 int sandbox_timeout_check(int64_t timeout_s, int64_t max_timeout_s, struct error *err);

@@ -64,7 +64,7 @@ struct envd_address sandboxes_envd(const struct sandboxes *all, const char *who,
 static int start_call(struct http_call *call, const char *method, const char *target,
                       struct str body, struct error *err)
 {
-    const struct http_header json_type = {STR("Content-Type"), STR("application/json")};
+    const struct pair json_type = {STR("Content-Type"), STR("application/json")};
     const struct http_call_request request = {
         .method = method,
         .target = target,
@@ -123,7 +123,7 @@ int envd_ready(struct engine *engine, const char *id, int *out_fd, struct error 
 int envd_journal(struct engine *engine, const char *id, struct str token, struct buf *out,
                  struct error *err)
 {
-    const struct http_header header = {STR("X-Access-Token"), token};
+    const struct pair header = {STR("X-Access-Token"), token};
     auto_close int fd = envd_connect(engine, id, JOURNAL_TIMEOUT_MS, err);
     const struct http_call_request request = {
         .method = "GET",

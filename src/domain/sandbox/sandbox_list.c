@@ -92,8 +92,7 @@ static struct str tag_of(struct str name, struct str value, struct arena *arena)
     return str_of(arena_printf(arena, "%016" PRIx64, hash));
 }
 
-size_t tags_of(const struct sandbox_pair *metadata, size_t count, struct arena *arena,
-               struct str **out)
+size_t tags_of(const struct pair *metadata, size_t count, struct arena *arena, struct str **out)
 {
     size_t tags = 0;
 
@@ -121,7 +120,7 @@ static bool has_metadata(const struct sandbox_filter *filter, struct str text)
     if (json_parse(text, &has, &ignored) < 0)
         return false;
     for (size_t i = 0; i < filter->metadata_count; i++) {
-        const struct sandbox_pair *wanted = &filter->metadata[i];
+        const struct pair *wanted = &filter->metadata[i];
         const json_t *there = json_object_getn(has, wanted->name.p, wanted->name.len);
 
         if (!json_is_string(there) ||

@@ -104,8 +104,8 @@ TEST(disk_pause_boots_again)
 {
     auto_env struct env env;
     auto_arena struct arena arena = {0};
-    const struct sandbox_pair variable = {STR("NAME"), STR("value")};
-    const struct sandbox_pair user = {STR("user"), STR("7")};
+    const struct pair variable = {STR("NAME"), STR("value")};
+    const struct pair user = {STR("user"), STR("7")};
     struct sandbox_new request = {.team_id = TEAM,
                                   .template_name = STR("base"),
                                   .timeout_s = 60,

@@ -32,34 +32,14 @@ void plan_done(struct plan *plan)
     buf_done(&plan->init_body);
 }
 
-/* JSON text of an object; the caller frees. */
-static char *pairs_text(const struct sandbox_pair *pairs, size_t count)
-{
-    auto_json json_t *object = json_object();
-
-    for (size_t i = 0; i < count; i++)
-        (void)json_object_setn_new(object, pairs[i].name.len ? pairs[i].name.p : "",
-                                   pairs[i].name.len, json_str(pairs[i].value));
-    return json_text(object);
-}
-
-size_t pairs_read(struct str text, struct arena *arena, struct sandbox_pair **out)
+size_t pairs_read(struct str text, struct arena *arena, struct pair **out)
 {
     auto_json json_t *object = NULL;
     struct error ignored;
-    size_t count = 0;
-    const char *name;
-    json_t *value;
 
     if (json_parse(text, &object, &ignored) < 0)
         object = NULL;
-    *out = arena_alloc(arena, (json_object_size(object) + 1) * sizeof(**out));
-    json_object_foreach (object, name, value)
-        if (json_is_string(value))
-            (*out)[count++] = (struct sandbox_pair){
-                arena_str(arena, str_of(name)),
-                arena_str(arena, str_n(json_string_value(value), json_string_length(value)))};
-    return count;
+    return json_pairs(object, arena, out);
 }
 
 static bool layer_valid(struct str name)
@@ -243,7 +223,8 @@ static int set_network(struct sandboxes *all, const struct sandbox_new *request,
 
 static void set_env(const struct sandbox_new *request, struct plan *plan)
 {
-    auto_free char *own = pairs_text(request->env, request->env_count);
+    auto_json json_t *env = json_of_pairs(request->env, request->env_count);
+    auto_free char *own = json_text(env);
 
     plan->env = setup_env(&plan->setup, own);
 }
@@ -251,6 +232,8 @@ static void set_env(const struct sandbox_new *request, struct plan *plan)
 int plan_from_request(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
                       struct plan *plan, struct error *err)
 {
+    auto_json json_t *metadata = json_of_pairs(request->metadata, request->metadata_count);
+
     plan->team_id = request->team_id;
     plan->timeout_s = request->timeout_s;
     plan->secure = request->secure;
@@ -262,7 +245,7 @@ int plan_from_request(struct sandboxes *all, const struct sandbox_new *request, 
     plan->auto_resume = request->auto_resume;
     plan->pairs = request->metadata;
     plan->pair_count = request->metadata_count;
-    plan->metadata = pairs_text(request->metadata, request->metadata_count);
+    plan->metadata = json_text(metadata);
     if (mounts_text(all, request->team_id, request->volumes, request->volume_count, arena,
                     &plan->volumes, err) < 0 ||
         pin_template(all, request->team_id, request->template_name, arena, plan, err) < 0 ||
@@ -283,7 +266,7 @@ static char *fork_metadata(struct str metadata, const struct sandbox_fork *fork,
         object = json_object();
     (void)json_object_del(object, "name");
     for (size_t i = 0; i < fork->metadata_count; i++) {
-        const struct sandbox_pair *pair = &fork->metadata[i];
+        const struct pair *pair = &fork->metadata[i];
         auto_free char *name = str_dup(pair->name);
 
         (void)json_object_set_new(object, name,
@@ -298,7 +281,7 @@ int plan_from_row(struct sandboxes *all, const struct store_sandbox *row, struct
                   const struct sandbox_fork *fork, size_t number, struct plan *plan,
                   struct error *err)
 {
-    struct sandbox_pair *pairs;
+    struct pair *pairs;
 
     plan->team_id = row->team_id;
     plan->timeout_s = fork->timeout_s;

@@ -21,9 +21,9 @@ struct plan {
     bool is_private;          /* its ports need a token */
     char access_token[TOKEN_SIZE], traffic_token[TOKEN_SIZE];
     char ingress[INGRESS_TEXT_SIZE];
-    char *metadata, *env;             /* JSON */
-    struct arena arena;               /* of what follows */
-    const struct sandbox_pair *pairs; /* of metadata */
+    char *metadata, *env;     /* JSON */
+    struct arena arena;       /* of what follows */
+    const struct pair *pairs; /* of metadata */
     size_t pair_count;
     struct buf init_body;
     struct store_limits limits; /* of the team */
@@ -37,7 +37,7 @@ struct plan {
 };
 void plan_done(struct plan *plan);
 /* Of JSON text; what is not a string is left out. */
-size_t pairs_read(struct str text, struct arena *arena, struct sandbox_pair **out);
+size_t pairs_read(struct str text, struct arena *arena, struct pair **out);
 #define auto_plan __attribute__((cleanup(plan_done)))
 int plan_from_request(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
                       struct plan *plan, struct error *err);

@@ -157,7 +157,7 @@ static bool adopt_dead(struct sandboxes *all, struct store_sandbox *row, const c
 static void add_tags(struct sandboxes *all, struct str id)
 {
     auto_arena struct arena arena = {0};
-    struct sandbox_pair *pairs;
+    struct pair *pairs;
     size_t count;
     struct store_sandbox row;
     struct error err = {0};

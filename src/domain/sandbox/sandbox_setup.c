@@ -218,7 +218,7 @@ static int look_at_start(struct running *running, int64_t ms, struct error *err)
 /* 1 = ready, 0 = not yet. */
 static int try_ready(struct running *running, struct error *err)
 {
-    static const struct envd_variable ahead = {STR_INIT(SETUP_AHEAD), STR_INIT("1")};
+    static const struct pair ahead = {STR_INIT(SETUP_AHEAD), STR_INIT("1")};
     auto_run struct envd_run run = {0};
     struct str shown_text = running->setup->ready,
                text = setup_shell_text(running->path, shown_text, &running->arena);

@@ -134,7 +134,7 @@ static void guest_open(struct guest *guest, struct env *env)
 
 static int create(struct env *env, const char *name, char id[ID_SIZE], struct error *err)
 {
-    const struct sandbox_pair pair = {STR("A"), STR("request")};
+    const struct pair pair = {STR("A"), STR("request")};
     struct sandbox_new request = {.team_id = TEAM,
                                   .template_name = str_of(name),
                                   .timeout_s = 600,

@@ -346,8 +346,8 @@ TEST(forks)
 {
     auto_env struct env env;
     auto_arena struct arena arena = {0};
-    const struct sandbox_pair user = {STR("user"), STR("7")};
-    const struct sandbox_pair variable = {STR("NAME"), STR("value")};
+    const struct pair user = {STR("user"), STR("7")};
+    const struct pair variable = {STR("NAME"), STR("value")};
     struct sandbox_new request = {.team_id = TEAM,
                                   .template_name = STR("base"),
                                   .timeout_s = 600,
@@ -589,12 +589,12 @@ static void check_metadata(const struct fork_result *result, const char *want)
 
 TEST(forks_have_the_labels_that_were_asked_for)
 {
-    static const struct sandbox_pair given[] = {{STR_INIT("name"), STR_INIT("try")},
-                                                {STR_INIT("k"), STR_INIT("new")}};
-    static const struct sandbox_pair bad[] = {{STR_INIT("k"), STR_INIT("\xff")}};
+    static const struct pair given[] = {{STR_INIT("name"), STR_INIT("try")},
+                                        {STR_INIT("k"), STR_INIT("new")}};
+    static const struct pair bad[] = {{STR_INIT("k"), STR_INIT("\xff")}};
     auto_env struct env env;
     auto_arena struct arena arena = {0};
-    struct sandbox_pair own[] = {
+    struct pair own[] = {
         {STR("name"), STR("source")}, {STR("k"), STR("old")}, {STR("kept"), STR("1")}};
     struct sandbox_fork request = {.count = 1, .timeout_s = 60};
     struct sandbox_new wanted = {.team_id = TEAM,

@@ -84,8 +84,8 @@ TEST(timeouts_are_checked)
     CHECK_INT(engine_fake_boxes(env.engine), 1);
 }
 
-static int create_with(struct env *env, const struct sandbox_pair *metadata,
-                       const struct sandbox_pair *variable, struct error *err)
+static int create_with(struct env *env, const struct pair *metadata, const struct pair *variable,
+                       struct error *err)
 {
     auto_arena struct arena arena = {0};
     struct sandbox_new request = request_of();
@@ -121,33 +121,30 @@ TEST(bad_requests)
     request.template_name = STR("base:v2");
     FAILS(sandbox_create(env.all, &request, &arena, &view, &err), ERROR_NOT_FOUND);
 
-    FAILS(create_with(&env, NULL, &(struct sandbox_pair){STR("a=b"), STR("x")}, &err),
-          ERROR_INVALID);
-    FAILS(create_with(&env, NULL, &(struct sandbox_pair){STR(""), STR("x")}, &err), ERROR_INVALID);
-    FAILS(create_with(&env, NULL, &(struct sandbox_pair){STR("a"), str_n("x\0y", 3)}, &err),
-          ERROR_INVALID);
-    FAILS(create_with(&env, &(struct sandbox_pair){STR("a"), STR("\xff")}, NULL, &err),
-          ERROR_INVALID);
+    FAILS(create_with(&env, NULL, &(struct pair){STR("a=b"), STR("x")}, &err), ERROR_INVALID);
+    FAILS(create_with(&env, NULL, &(struct pair){STR(""), STR("x")}, &err), ERROR_INVALID);
+    FAILS(create_with(&env, NULL, &(struct pair){STR("a"), str_n("x\0y", 3)}, &err), ERROR_INVALID);
+    FAILS(create_with(&env, &(struct pair){STR("a"), STR("\xff")}, NULL, &err), ERROR_INVALID);
     memset(huge, 'x', 70000);
-    FAILS(create_with(&env, &(struct sandbox_pair){STR("a"), str_n(huge, 66000)}, NULL, &err),
+    FAILS(create_with(&env, &(struct pair){STR("a"), str_n(huge, 66000)}, NULL, &err),
           ERROR_INVALID);
-    FAILS(create_with(&env, NULL, &(struct sandbox_pair){STR("a"), str_n(huge, 66000)}, &err),
+    FAILS(create_with(&env, NULL, &(struct pair){STR("a"), str_n(huge, 66000)}, &err),
           ERROR_INVALID);
     /* As JSON it would be longer than it is. */
     memset(huge, 1, 70000);
-    FAILS(create_with(&env, &(struct sandbox_pair){STR("a"), str_n(huge, 11000)}, NULL, &err),
+    FAILS(create_with(&env, &(struct pair){STR("a"), str_n(huge, 11000)}, NULL, &err),
           ERROR_INVALID);
     CHECK_INT(engine_fake_boxes(env.engine), 0);
     CHECK_INT(engine_fake_calls(env.engine), 2); /* the lists at open */
-    OK(create_with(&env, &(struct sandbox_pair){STR("a"), str_n(huge, 10000)},
-                   &(struct sandbox_pair){STR("A"), STR("b=c\u00e9")}, &err));
+    OK(create_with(&env, &(struct pair){STR("a"), str_n(huge, 10000)},
+                   &(struct pair){STR("A"), STR("b=c\u00e9")}, &err));
 }
 
 TEST(options_reach_box_and_envd)
 {
     auto_env struct env env;
     auto_arena struct arena arena = {0};
-    const struct sandbox_pair variable = {STR("NAME"), STR("some \"value\"")};
+    const struct pair variable = {STR("NAME"), STR("some \"value\"")};
     struct sandbox_new request = request_of();
     struct sandbox_view view;
     struct box_spec spec;
@@ -290,11 +287,10 @@ static size_t list_ids(struct env *env, struct sandbox_filter *filter, struct ar
     return page->count;
 }
 
-static void check_found(struct env *env, struct sandbox_pair first, struct sandbox_pair second,
-                        size_t expected)
+static void check_found(struct env *env, struct pair first, struct pair second, size_t expected)
 {
     auto_arena struct arena arena = {0};
-    const struct sandbox_pair pairs[] = {first, second};
+    const struct pair pairs[] = {first, second};
     struct sandbox_filter filter = {.team_id = TEAM,
                                     .running = true,
                                     .limit = 100,
@@ -310,7 +306,7 @@ static void check_found(struct env *env, struct sandbox_pair first, struct sandb
 /* Most of them have no tag, or share one: they are found all the same. */
 TEST(labels_of_the_runtime_are_found)
 {
-    const struct sandbox_pair none = {0};
+    const struct pair none = {0};
     auto_env struct env env;
     auto_arena struct arena arena = {0};
     struct sandbox_new request = request_of();
@@ -320,7 +316,7 @@ TEST(labels_of_the_runtime_are_found)
     for (int i = 0; i < 300; i++) { /* more than are compared at a time */
         struct str key = str_of(arena_printf(&arena, "key-%d", i));
         struct str id = str_of(arena_printf(&arena, "sbx-%d", i));
-        const struct sandbox_pair labels[] = {
+        const struct pair labels[] = {
             {STR("exo.sandbox.key"), key},
             {STR("exo.sandbox.spec-hash"), STR("spec")},
             {STR("quicksand.key"), key},
@@ -339,22 +335,22 @@ TEST(labels_of_the_runtime_are_found)
         }
         OK(sandbox_create(env.all, &request, &arena, &(struct sandbox_view){0}, &err));
     }
-    check_found(&env, (struct sandbox_pair){STR("quicksand.instance"), STR("me")}, none, 3);
-    check_found(&env, (struct sandbox_pair){STR("quicksand.instance"), STR("you")}, none, 0);
-    check_found(&env, (struct sandbox_pair){STR("quicksand.id"), STR("sbx-100")}, none, 1);
-    check_found(&env, (struct sandbox_pair){STR("quicksand.key"), STR("key-7")}, none, 1);
-    check_found(&env, (struct sandbox_pair){STR("exo.sandbox.key"), STR("key-7")}, none, 0);
-    check_found(&env, (struct sandbox_pair){STR("exo.sandbox.key"), STR("key-200")},
-                (struct sandbox_pair){STR("exo.sandbox.spec-hash"), STR("spec")}, 1);
-    check_found(&env, (struct sandbox_pair){STR("exo.sandbox.key"), STR("key-200")},
-                (struct sandbox_pair){STR("exo.sandbox.spec-hash"), STR("other")}, 0);
+    check_found(&env, (struct pair){STR("quicksand.instance"), STR("me")}, none, 3);
+    check_found(&env, (struct pair){STR("quicksand.instance"), STR("you")}, none, 0);
+    check_found(&env, (struct pair){STR("quicksand.id"), STR("sbx-100")}, none, 1);
+    check_found(&env, (struct pair){STR("quicksand.key"), STR("key-7")}, none, 1);
+    check_found(&env, (struct pair){STR("exo.sandbox.key"), STR("key-7")}, none, 0);
+    check_found(&env, (struct pair){STR("exo.sandbox.key"), STR("key-200")},
+                (struct pair){STR("exo.sandbox.spec-hash"), STR("spec")}, 1);
+    check_found(&env, (struct pair){STR("exo.sandbox.key"), STR("key-200")},
+                (struct pair){STR("exo.sandbox.spec-hash"), STR("other")}, 0);
 }
 
 TEST(list_pages_and_filters)
 {
     auto_env struct env env;
     auto_arena struct arena arena = {0};
-    const struct sandbox_pair red = {STR("color"), STR("red")};
+    const struct pair red = {STR("color"), STR("red")};
     struct sandbox_new request = request_of();
     struct sandbox_filter filter = {.team_id = TEAM, .running = true, .limit = 2};
     struct sandbox_page page;

@@ -114,7 +114,7 @@ void view_copy(const struct sandbox_view *view, struct arena *arena, struct sand
 }
 
 size_t sandbox_view_metadata(const struct sandbox_view *view, struct arena *arena,
-                             struct sandbox_pair **out)
+                             struct pair **out)
 {
     return pairs_read(view->metadata, arena, out);
 }

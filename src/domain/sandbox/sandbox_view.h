@@ -6,8 +6,7 @@
 #include "store/platform/store_sandbox.h"
 
 /* What stands for the pairs of metadata in the store. */
-size_t tags_of(const struct sandbox_pair *metadata, size_t count, struct arena *arena,
-               struct str **out);
+size_t tags_of(const struct pair *metadata, size_t count, struct arena *arena, struct str **out);
 /* Cursors of pages: base64url without padding of "<time in us>__<rest>". */
 struct str cursor_encode(const char *text, struct arena *arena);
 bool cursor_decode(struct str cursor, size_t max, struct arena *arena, int64_t *out_us,

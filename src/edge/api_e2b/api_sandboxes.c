@@ -55,7 +55,7 @@ int api_sandboxes_get_id(struct api_call *call, struct str *out, struct error *e
 }
 
 /* Whose it is: said by the key, never by the request. */
-static void label(const struct api_call *call, struct sandbox_pair *pairs, size_t *count)
+static void label(const struct api_call *call, struct pair *pairs, size_t *count)
 {
     if (call->key_agent.len)
         api_types_pair(pairs, count, STR(API_AGENT_LABEL), call->key_agent);
@@ -140,8 +140,8 @@ static void add_page(json_t *array, const struct sandbox_page *page)
 /* With a key that acts as an agent, that one's. */
 static struct sandbox_filter filter_of(struct api_call *call, const struct api_list_query *query)
 {
-    struct sandbox_pair *pairs;
-    size_t count = api_types_pairs(query->metadata, &call->arena, &pairs);
+    struct pair *pairs;
+    size_t count = json_pairs(query->metadata, &call->arena, &pairs);
 
     label(call, pairs, &count);
     return (struct sandbox_filter){

@@ -140,7 +140,7 @@ int api_sandboxes_fork(struct api_call *call, struct error *err)
     auto_json json_t *tree = NULL;
     struct sandbox_fork request;
     struct fork_result *results;
-    struct sandbox_pair *pairs;
+    struct pair *pairs;
     struct str id;
     json_t *array;
 
@@ -152,7 +152,7 @@ int api_sandboxes_fork(struct api_call *call, struct error *err)
     if (body.count < 1 || body.count > SANDBOX_FORKS_MAX)
         return error_set(err, ERROR_INVALID, "'count' must be from 1 to %d", SANDBOX_FORKS_MAX);
     request = (struct sandbox_fork){.count = (size_t)body.count, .timeout_s = body.timeout_s};
-    request.metadata_count = api_types_pairs(body.metadata, &call->arena, &pairs);
+    request.metadata_count = json_pairs(body.metadata, &call->arena, &pairs);
     request.metadata = pairs;
     if (sandbox_fork(call->api->config.sandboxes, call->team_id, id, &request, &call->arena,
                      &results, err) < 0)

@@ -585,7 +585,7 @@ TEST(busy_answers_tell_when_to_come_again)
 
 static struct str key_of(const char *name, const char *value)
 {
-    struct http_header header = {str_of(name), str_of(value)};
+    struct pair header = {str_of(name), str_of(value)};
     struct http_headers headers = {&header, 1};
 
     return http_given_key(&headers);

@@ -219,30 +219,14 @@ int api_types_check_strings(const json_t *object, const char *name, struct error
     return 0;
 }
 
-size_t api_types_pairs(const json_t *object, struct arena *arena, struct sandbox_pair **out)
-{
-    size_t count = 0;
-
-    *out = arena_alloc(arena, (json_object_size(object) + 1) * sizeof(**out));
-    for (void *at = json_object_iter((json_t *)(uintptr_t)object); at;
-         at = json_object_iter_next((json_t *)(uintptr_t)object, at)) {
-        const json_t *value = json_object_iter_value(at);
-
-        (*out)[count++] =
-            (struct sandbox_pair){str_of(json_object_iter_key(at)),
-                                  str_n(json_string_value(value), json_string_length(value))};
-    }
-    return count;
-}
-
-void api_types_pair(struct sandbox_pair *pairs, size_t *count, struct str name, struct str value)
+void api_types_pair(struct pair *pairs, size_t *count, struct str name, struct str value)
 {
     size_t i = 0;
 
     while (i < *count && !str_eq(pairs[i].name, name))
         i++;
     *count += i == *count;
-    pairs[i] = (struct sandbox_pair){name, value};
+    pairs[i] = (struct pair){name, value};
 }
 
 int api_types_new_sandbox(struct str body, enum api_generation generation, struct arena *arena,
@@ -264,8 +248,8 @@ int api_types_new_sandbox(struct str body, enum api_generation generation, struc
         read_auto_resume(out->auto_resume, &out->resumes, err) < 0 || read_volumes(out, err) < 0 ||
         check_options(out, arena, err) < 0)
         return -1;
-    out->pair_count = api_types_pairs(out->metadata, arena, &out->pairs);
-    out->env_count = api_types_pairs(out->env_vars, arena, &out->env);
+    out->pair_count = json_pairs(out->metadata, arena, &out->pairs);
+    out->env_count = json_pairs(out->env_vars, arena, &out->env);
     *out_tree = tree;
     tree = NULL;
     return 0;

@@ -24,7 +24,7 @@ struct api_new_sandbox {
     bool secure;
     bool is_private; /* its ports need a token */
     struct ingress ingress;
-    struct sandbox_pair *pairs, *env; /* of metadata and env_vars */
+    struct pair *pairs, *env; /* of metadata and env_vars */
     size_t pair_count, env_count;
     bool auto_pause;
     bool auto_pause_memory;
@@ -37,12 +37,10 @@ struct api_new_sandbox {
 /* Reads; what a sandbox may be is checked by the domain. *out_tree keeps the strings alive. */
 int api_types_new_sandbox(struct str body, enum api_generation generation, struct arena *arena,
                           struct api_new_sandbox *out, json_t **out_tree, struct error *err);
-/* The pairs of an object of strings (or NULL), with room for one more. */
 /* ERROR_INVALID when the member `name` is neither an object of strings nor missing. */
 int api_types_check_strings(const json_t *object, const char *name, struct error *err);
-size_t api_types_pairs(const json_t *object, struct arena *arena, struct sandbox_pair **out);
 /* Adds, or replaces what has that name. */
-void api_types_pair(struct sandbox_pair *pairs, size_t *count, struct str name, struct str value);
+void api_types_pair(struct pair *pairs, size_t *count, struct str name, struct str value);
 
 /* {"timeout": n}: required when fallback < 0, else the fallback stands for an absent body, too. */
 int api_types_timeout(struct str body, int64_t fallback_s, int64_t *out_s, struct error *err);

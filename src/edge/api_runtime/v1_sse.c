@@ -244,7 +244,7 @@ static void on_server_drain(struct v1_stream *stream)
 
 static void take_over(struct v1_call *call)
 {
-    static const struct http_header headers[] = {
+    static const struct pair headers[] = {
         {STR_INIT("Content-Type"), STR_INIT("text/event-stream; charset=utf-8")},
         {STR_INIT("Cache-Control"), STR_INIT("no-store")},
         {STR_INIT("X-Accel-Buffering"), STR_INIT("no")},

@@ -266,7 +266,7 @@ static void on_server_drain(struct v1_stream *stream)
 
 static void take_over(struct v1_call *call)
 {
-    static const struct http_header type = {STR_INIT("Content-Type"), STR_INIT("application/json")};
+    static const struct pair type = {STR_INIT("Content-Type"), STR_INIT("application/json")};
     struct terminal *terminal = call->taken;
     auto_free char *text = NULL;
 

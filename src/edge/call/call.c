@@ -51,7 +51,7 @@ void call_close(struct call *call, const char *note)
 void call_header(struct call *call, const char *name, struct str value)
 {
     if (call->header_count < HTTP_ANSWER_HEADERS_MAX)
-        call->headers[call->header_count++] = (struct http_header){str_of(name), value};
+        call->headers[call->header_count++] = (struct pair){str_of(name), value};
 }
 
 void call_answer_text(struct call *call, int status, char *text_consume)
@@ -85,7 +85,7 @@ void call_answer_file(struct call *call, int status, const char *content_type, i
 /* With what call_answer...() left. */
 static void send_file(struct call *call)
 {
-    struct http_header headers[HTTP_ANSWER_HEADERS_MAX + 1] = {
+    struct pair headers[HTTP_ANSWER_HEADERS_MAX + 1] = {
         {STR("Content-Type"), str_of(call->content_type)}};
     struct http_exchange *ex = call->ex;
     int fd = call->reply_fd;

@@ -157,7 +157,7 @@ struct call {
     int64_t reply_length;
     struct spool_charge reply_charge; /* for that file, when it is on the disk */
     const char *content_type;         /* NULL = JSON */
-    struct http_header headers[HTTP_ANSWER_HEADERS_MAX];
+    struct pair headers[HTTP_ANSWER_HEADERS_MAX];
     size_t header_count;
 };
 

@@ -173,12 +173,12 @@ ssize_t call_pipe_read(struct call_pipe *pipe, void *p, size_t size)
 
 static void begin(struct call_pipe *pipe)
 {
-    struct http_header headers[HTTP_ANSWER_HEADERS_MAX + 3];
+    struct pair headers[HTTP_ANSWER_HEADERS_MAX + 3];
     size_t n = 0;
 
-    headers[n++] = (struct http_header){STR("Content-Type"), str_of(pipe->call->content_type)};
-    headers[n++] = (struct http_header){STR("Access-Control-Allow-Origin"), STR("*")};
-    headers[n++] = (struct http_header){STR("Cache-Control"), STR("no-store")};
+    headers[n++] = (struct pair){STR("Content-Type"), str_of(pipe->call->content_type)};
+    headers[n++] = (struct pair){STR("Access-Control-Allow-Origin"), STR("*")};
+    headers[n++] = (struct pair){STR("Cache-Control"), STR("no-store")};
     for (size_t i = 0; i < pipe->call->header_count; i++)
         headers[n++] = pipe->call->headers[i];
     pipe->begun = true;

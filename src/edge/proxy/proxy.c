@@ -184,8 +184,8 @@ static void forward(struct proxy *proxy, struct http_exchange *ex, const struct 
         proxy_errors_reply(ex, PROXY_ERROR_PAUSED, target);
 }
 
-static const struct http_header json_type = {STR_INIT("Content-Type"),
-                                             STR_INIT("application/json; charset=utf-8")};
+static const struct pair json_type = {STR_INIT("Content-Type"),
+                                      STR_INIT("application/json; charset=utf-8")};
 
 /* Requests that name no sandbox may still belong to one; with an API key they never do. */
 static bool handle_unnamed(struct proxy *proxy, struct http_exchange *ex)

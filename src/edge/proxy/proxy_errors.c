@@ -92,7 +92,7 @@ static void make_json(struct buf *body, enum proxy_error error, const struct pro
 static void reply(struct http_exchange *ex, enum proxy_error error,
                   const struct proxy_target *target, const char *reason)
 {
-    struct http_header type = {STR("Content-Type"), STR("application/json; charset=utf-8")};
+    struct pair type = {STR("Content-Type"), STR("application/json; charset=utf-8")};
     auto_buf struct buf body = {0};
 
     buf_init(&body, 4096);
@@ -119,7 +119,7 @@ void proxy_errors_ended(struct http_exchange *ex, const struct proxy_target *tar
 
 void proxy_errors_bad_request(struct http_exchange *ex, const char *message)
 {
-    struct http_header type = {STR("Content-Type"), STR("application/json; charset=utf-8")};
+    struct pair type = {STR("Content-Type"), STR("application/json; charset=utf-8")};
     char body[128];
 
     (void)snprintf(body, sizeof(body), "{\"code\":400,\"message\":\"%s\"}", message);

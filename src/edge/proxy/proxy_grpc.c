@@ -134,24 +134,24 @@ static struct str next_line(struct str *rest)
 static struct http_headers take_apart(struct arena *arena, struct str head, bool secure)
 {
     enum { PSEUDO = 4, ADDED = 1 };
-    struct http_header *items =
+    struct pair *items =
         arena_alloc(arena, (2 * HTTP_HEADER_COUNT_MAX + PSEUDO + ADDED) * sizeof(*items));
     struct str first = next_line(&head), line;
     size_t count = 0;
 
-    items[count++] = (struct http_header){STR(":method"), str_split(&first, ' ')};
-    items[count++] = (struct http_header){STR(":scheme"), secure ? STR("https") : STR("http")};
-    items[count++] = (struct http_header){STR(":path"), str_split(&first, ' ')};
-    items[count++] = (struct http_header){STR(":authority"), STR("localhost")};
+    items[count++] = (struct pair){STR(":method"), str_split(&first, ' ')};
+    items[count++] = (struct pair){STR(":scheme"), secure ? STR("https") : STR("http")};
+    items[count++] = (struct pair){STR(":path"), str_split(&first, ' ')};
+    items[count++] = (struct pair){STR(":authority"), STR("localhost")};
     while ((line = next_line(&head)).len && count < 2 * HTTP_HEADER_COUNT_MAX + PSEUDO) {
         struct str name = arena_lower(arena, str_split(&line, ':'));
 
         if (str_is(name, "host"))
             items[PSEUDO - 1].value = str_trim(line);
         else if (!is_framing(name))
-            items[count++] = (struct http_header){name, str_trim(line)};
+            items[count++] = (struct pair){name, str_trim(line)};
     }
-    items[count++] = (struct http_header){STR("te"), STR("trailers")};
+    items[count++] = (struct pair){STR("te"), STR("trailers")};
     return (struct http_headers){items, count};
 }
 

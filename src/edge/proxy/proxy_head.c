@@ -84,7 +84,7 @@ static bool is_replaced(struct str name, const struct proxy_head_origin *origin)
 bool proxy_head_binds(const struct http_headers *headers, const char *name)
 {
     for (size_t i = 0; i < headers->count; i++) {
-        const struct http_header *header = &headers->items[i];
+        const struct pair *header = &headers->items[i];
 
         if (str_eq_nocase(header->name, str_of(name)) &&
             (begins(header->value, STR("ntlm")) || begins(header->value, STR("negotiate"))))
@@ -124,7 +124,7 @@ void proxy_head_request(const struct http_request *request, const struct proxy_h
     if (origin->mask[0])
         add(out, STR("Host"), str_of(origin->mask));
     for (size_t i = 0; i < headers->count; i++) {
-        const struct http_header *header = &headers->items[i];
+        const struct pair *header = &headers->items[i];
 
         if (!is_hop_header(header->name, headers) && !is_replaced(header->name, origin))
             add(out, header->name, header->value);
@@ -225,7 +225,7 @@ struct http_headers proxy_head_response(const struct http_headers *headers, enum
                                         struct arena *arena)
 {
     /* A cache in between must not take it for the control plane's page of that name. */
-    static const struct http_header added[] = {
+    static const struct pair added[] = {
         {STR_INIT("Content-Security-Policy"), STR_INIT("sandbox")},
         {STR_INIT("X-Content-Type-Options"), STR_INIT("nosniff")},
         {STR_INIT("Vary"), STR_INIT("E2b-Sandbox-Id, E2b-Sandbox-Port, X-Access-Token")},
@@ -244,7 +244,7 @@ struct http_headers proxy_head_response(const struct http_headers *headers, enum
         out.items[out.count++] = added[i];
     if (place == PROXY_PLACE_LINK)
         out.items[out.count++] =
-            (struct http_header){STR("Content-Disposition"), attachment(headers, arena)};
+            (struct pair){STR("Content-Disposition"), attachment(headers, arena)};
     return out;
 }
 

@@ -139,7 +139,7 @@ TEST(guard_traffic_token)
 
 TEST(head_rewriting)
 {
-    struct http_header items[] = {
+    struct pair items[] = {
         {STR("Host"), STR("80-i.d")},
         {STR("Connection"), STR("keep-alive, X-Hop, Host")},
         {STR("X-Hop"), STR("1")},
@@ -178,7 +178,7 @@ TEST(head_rewriting)
     request.upgrade = true;
     origin.envd = true;
     origin.mask = "";
-    items[1] = (struct http_header){STR("Upgrade"), STR("websocket")};
+    items[1] = (struct pair){STR("Upgrade"), STR("websocket")};
     proxy_head_request(&request, &origin, &out);
     CHECK_STR(buf_str(&out), "POST /a?b=c HTTP/1.1\r\nHost: 80-i.d\r\nX-Hop: 1\r\n"
                              "X-Forwarded-For: 9.9.9.9\r\nAccept: */*\r\nContent-Length: 0\r\n"
@@ -199,8 +199,8 @@ TEST(signing_in_a_connection_binds_it)
                  {"", false}};
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct http_header items[] = {{STR("Accept"), STR("NTLM")},
-                                      {STR("Authorization"), str_of(cases[i].value)}};
+        struct pair items[] = {{STR("Accept"), STR("NTLM")},
+                               {STR("Authorization"), str_of(cases[i].value)}};
         struct http_request request = {
             .method = STR("GET"), .headers = {items, 2}, .content_length = -1, .minor = 1};
 
@@ -228,9 +228,9 @@ TEST(upgrades)
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct http_header items[] = {{STR("Connection"), STR("Upgrade")},
-                                      {STR("Upgrade"), str_of(rows[i].asked)}};
-        struct http_header back[] = {{STR("Upgrade"), str_of(rows[i].answered)}};
+        struct pair items[] = {{STR("Connection"), STR("Upgrade")},
+                               {STR("Upgrade"), str_of(rows[i].asked)}};
+        struct pair back[] = {{STR("Upgrade"), str_of(rows[i].answered)}};
         struct http_headers answer = {back, 1};
         struct http_request request = {
             .headers = {items, 2}, .content_length = -1, .upgrade = true, .minor = 1};
@@ -245,7 +245,7 @@ TEST(upgrades)
 
 static void expect_response(enum proxy_place place, const char *wanted)
 {
-    struct http_header items[] = {
+    struct pair items[] = {
         {STR("content-type"), STR("text/html")},
         {STR("Content-Disposition"), STR("inline; filename=a.html")},
         {STR("Set-Cookie"), STR("a=b")},
@@ -289,11 +289,11 @@ TEST(answers_on_the_control_planes_host)
 
 TEST(guard_scripts)
 {
-    struct http_header item = {STR("Service-Worker"), STR("script")};
+    struct pair item = {STR("Service-Worker"), STR("script")};
     struct http_request request = {.headers = {&item, 1}};
 
     CHECK(proxy_guard_is_script(&request));
-    item = (struct http_header){STR("Sec-Fetch-Dest"), STR("script")};
+    item = (struct pair){STR("Sec-Fetch-Dest"), STR("script")};
     CHECK(proxy_guard_is_script(&request));
     item.value = STR("document");
     CHECK(!proxy_guard_is_script(&request));

@@ -37,7 +37,7 @@ static struct http_request signed_request(const char *method, const char *covere
 TEST(a_token_names_its_sandbox)
 {
     struct routes *routes = two_routes();
-    struct http_header header = {STR("X-Access-Token"), STR("token-two")};
+    struct pair header = {STR("X-Access-Token"), STR("token-two")};
     struct http_request request = {.method = STR("GET"), .path = STR("/health")};
     struct route route;
 
@@ -148,7 +148,7 @@ TEST(only_welcome_requests_wake)
 {
     struct route route = {.id = "iaaaaaaaaaaaaaaaaaaa", .state = ROUTE_PAUSED, .access_token = "t"};
     struct proxy_target user = {.port = 8000}, envd = {.port = PROXY_ENVD_PORT};
-    struct http_header header = {STR("X-Access-Token"), STR("t")};
+    struct pair header = {STR("X-Access-Token"), STR("t")};
     struct http_request plain = {.path = STR("/files")};
     struct http_request known = {.path = STR("/files"), .headers = {&header, 1}};
     struct http_request health = {.path = STR("/health"), .headers = {&header, 1}};

@@ -32,7 +32,7 @@ static const struct file *find(struct str path)
 static void answer(struct http_exchange *ex, const struct file *file)
 {
     bool packed = http_headers_has_token(&http_request(ex)->headers, "Accept-Encoding", "gzip");
-    struct http_header headers[] = {
+    struct pair headers[] = {
         {STR("Content-Type"), str_of(file->type)},
         {STR("ETag"), str_of(file->tag)},
         {STR("Cache-Control"),
@@ -83,7 +83,7 @@ static bool is_old(struct str path)
 
 bool ui_handle(struct http_exchange *ex)
 {
-    static const struct http_header home = {STR_INIT("Location"), STR_INIT("/")};
+    static const struct pair home = {STR_INIT("Location"), STR_INIT("/")};
     struct str path = http_request(ex)->path, method = http_request(ex)->method;
     bool reads = str_is(method, "GET") || str_is(method, "HEAD");
     const struct file *file = find(path);

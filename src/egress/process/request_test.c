@@ -21,7 +21,7 @@
 #define FORGED              "X-Who: the operator\r\n"
 #define SET                 "X-Who: the sandbox\r\n"
 
-struct pair {
+struct wire_ends {
     int listener, fd, came;
 };
 
@@ -49,9 +49,9 @@ static void expect_cut(int fd)
 }
 
 /* One connection to the address that both names have; request is its first one. */
-static struct pair open_pair(const char *policy, const char *request)
+static struct wire_ends open_pair(const char *policy, const char *request)
 {
-    struct pair pair;
+    struct wire_ends pair;
 
     start(policy);
     CHECK_INT(ask("a.example", DNS_A).count, 1);
@@ -64,7 +64,7 @@ static struct pair open_pair(const char *policy, const char *request)
     return pair;
 }
 
-static void close_pair(const struct pair *pair)
+static void close_pair(const struct wire_ends *pair)
 {
     (void)close(pair->fd);
     (void)close(pair->came);
@@ -77,7 +77,7 @@ TEST(a_later_request_for_a_host_with_a_rule_gets_its_header)
     static const char *const policies[] = {CLOSED, OPEN};
 
     for (size_t i = 0; i < 2; i++) {
-        struct pair pair = open_pair(policies[i], REQUEST("c.example", FORGED));
+        struct wire_ends pair = open_pair(policies[i], REQUEST("c.example", FORGED));
 
         expect_arrives(pair.came, REQUEST("c.example", FORGED));
         say(pair.came, "HTTP/1.1 204 x\r\n\r\n");
@@ -92,7 +92,7 @@ TEST(a_later_request_for_a_host_with_a_rule_gets_its_header)
 
 TEST(pipelined_requests_are_judged_one_by_one)
 {
-    struct pair pair =
+    struct wire_ends pair =
         open_pair(CLOSED, REQUEST("c.example", FORGED) REQUEST("a.example", FORGED)
                               REQUEST("c.example", FORGED) REQUEST("a.example", FORGED));
 
@@ -106,7 +106,7 @@ TEST(a_host_is_recognized_in_every_spelling)
 #define SPELLINGS(more)        \
     REQUEST("A.Example", more) \
     REQUEST("a.example.", more) REQUEST("a.example:80", more) REQUEST("A.EXAMPLE.:8080", more)
-    struct pair pair = open_pair(CLOSED, REQUEST("c.example", "") SPELLINGS(FORGED));
+    struct wire_ends pair = open_pair(CLOSED, REQUEST("c.example", "") SPELLINGS(FORGED));
 
     expect_arrives(pair.came, REQUEST("c.example", "") SPELLINGS(SET));
     close_pair(&pair);
@@ -134,7 +134,7 @@ TEST(a_request_that_names_two_hosts_is_cut_off)
 
     for (size_t i = 0; i < sizeof(requests) / sizeof(*requests); i++) {
         for (size_t k = 0; k < 3; k++) {
-            struct pair pair = open_pair(policies[k], REQUEST("c.example", ""));
+            struct wire_ends pair = open_pair(policies[k], REQUEST("c.example", ""));
 
             expect_arrives(pair.came, REQUEST("c.example", ""));
             say(pair.fd, requests[i]);
@@ -147,7 +147,7 @@ TEST(a_request_that_names_two_hosts_is_cut_off)
 /* The connection was open before anybody asked for the name of the host that has the rule. */
 TEST(a_connection_that_is_not_rewritten_carries_no_request_for_a_host_with_a_rule)
 {
-    struct pair pair;
+    struct wire_ends pair;
 
     start(CLOSED);
     CHECK_INT(ask("c.example", DNS_A).count, 1);
@@ -166,7 +166,7 @@ TEST(a_connection_that_is_not_rewritten_carries_no_request_for_a_host_with_a_rul
 
 TEST(a_new_rule_for_another_host_at_the_address_cuts_the_connection)
 {
-    struct pair pair = open_pair("{" LISTS "}", REQUEST("c.example", ""));
+    struct wire_ends pair = open_pair("{" LISTS "}", REQUEST("c.example", ""));
 
     expect_arrives(pair.came, REQUEST("c.example", ""));
     set_policy(CLOSED);
@@ -177,7 +177,8 @@ TEST(a_new_rule_for_another_host_at_the_address_cuts_the_connection)
 /* Servers that hand headers on as variables (CGI, WSGI) make one of '-' and '_'. */
 TEST(a_header_with_underscores_does_not_pass_for_the_one_that_is_set)
 {
-    struct pair pair = open_pair(CLOSED, REQUEST("a.example", "X_Who: root\r\nx-whoever: me\r\n"));
+    struct wire_ends pair =
+        open_pair(CLOSED, REQUEST("a.example", "X_Who: root\r\nx-whoever: me\r\n"));
 
     expect_arrives(pair.came, REQUEST("a.example", "x-whoever: me\r\n" SET));
     close_pair(&pair);
@@ -185,7 +186,7 @@ TEST(a_header_with_underscores_does_not_pass_for_the_one_that_is_set)
 
 TEST(a_denied_request_is_logged_with_the_host_that_it_names)
 {
-    struct pair pair = open_pair(CLOSED, REQUEST("c.example", ""));
+    struct wire_ends pair = open_pair(CLOSED, REQUEST("c.example", ""));
 
     expect_arrives(pair.came, REQUEST("c.example", ""));
     say(pair.fd, REQUEST("evil.example", ""));

@@ -74,7 +74,7 @@ static void put_head(struct transform *transform, const struct http_request *req
     (void)buf_printf(out, "%.*s %.*s HTTP/1.%d\r\n", STR_ARG(request->method),
                      STR_ARG(request->target), request->minor);
     for (size_t i = 0; i < request->headers.count; i++) {
-        const struct http_header *header = &request->headers.items[i];
+        const struct pair *header = &request->headers.items[i];
 
         if (!is_ours(header->name) && !rule_sets(rule, header->name))
             put_header(out, header->name, header->value);

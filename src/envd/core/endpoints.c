@@ -40,7 +40,7 @@ struct endpoint {
 
 static void health(struct envd *envd, struct http_exchange *ex)
 {
-    static const struct http_header headers[] = {
+    static const struct pair headers[] = {
         {STR_INIT("cache-control"), STR_INIT("no-store")},
         {STR_INIT("access-control-allow-origin"), STR_INIT("*")},
     };
@@ -82,7 +82,7 @@ static const struct endpoint endpoints[] = {
     {"POST", FILESYSTEM_RPC("RemoveWatcher"), ROUTE_UNARY, .call = watch_rpc_remove},
 };
 
-static const struct http_header json_headers[] = {
+static const struct pair json_headers[] = {
     {STR_INIT("content-type"), STR_INIT("application/json")},
     {STR_INIT("access-control-allow-origin"), STR_INIT("*")},
 };
@@ -188,7 +188,7 @@ static void on_stream_body(struct http_exchange *ex, struct str body, void *arg)
 /* Preflight of browsers: everything is allowed, since requests carry their own proof. */
 static void reply_preflight(struct http_exchange *ex)
 {
-    static const struct http_header headers[] = {
+    static const struct pair headers[] = {
         {STR_INIT("access-control-allow-origin"), STR_INIT("*")},
         {STR_INIT("access-control-allow-methods"), STR_INIT("GET, HEAD, POST, PUT, PATCH, DELETE")},
         {STR_INIT("access-control-allow-headers"), STR_INIT("*")},

@@ -208,7 +208,7 @@ static int set_all(struct envd_door *door, struct str body, struct error *err)
 
 static void on_body(struct http_exchange *ex, struct str body, void *arg)
 {
-    static const struct http_header headers[] = {
+    static const struct pair headers[] = {
         {STR_INIT("x-envd-version"), STR_INIT(ENVD_VERSION)},
         {STR_INIT("cache-control"), STR_INIT("no-store")},
     };

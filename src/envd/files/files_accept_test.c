@@ -82,7 +82,7 @@ static struct files_answer ask(const char *name, const char *value, const char *
 {
     static const struct files_version version = {
         .size = 100, .mtime_s = 784111777, .etag = "\"abc\""};
-    struct http_header items[] = {{str_of(name), str_of(value)}, {str_of(name2), str_of(value2)}};
+    struct pair items[] = {{str_of(name), str_of(value)}, {str_of(name2), str_of(value2)}};
     struct http_headers headers = {items, name2 ? 2 : 1};
 
     return files_accept_part(&headers, &version);

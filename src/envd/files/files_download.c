@@ -35,7 +35,7 @@ struct download {
     struct files_version version;
     enum files_encoding encoding;
     int fd; /* -1: the file that envd serves itself */
-    struct http_header headers[HEADERS_MAX];
+    struct pair headers[HEADERS_MAX];
     size_t header_count;
 };
 
@@ -69,7 +69,7 @@ static int open_regular(const char *path, int *out_fd, struct guest_stat *st, st
 static void add_header(struct download *download, struct str name, struct str value)
 {
     if (download->header_count < HEADERS_MAX)
-        download->headers[download->header_count++] = (struct http_header){name, value};
+        download->headers[download->header_count++] = (struct pair){name, value};
 }
 
 static void describe(struct download *download)
@@ -103,7 +103,7 @@ static void describe(struct download *download)
 static void reply_bad_range(struct download *download)
 {
     struct arena *arena = http_arena(download->ex);
-    struct http_header headers[] = {
+    struct pair headers[] = {
         {STR("content-type"), STR("application/json")},
         {STR("content-range"),
          str_of(arena_printf(arena, "bytes */%lld", (long long)download->version.size))},

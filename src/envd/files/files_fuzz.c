@@ -23,7 +23,7 @@ static void try_part(struct str text)
                                         "if-none-match", "if-modified-since",
                                         "if-match",      "if-unmodified-since"};
     struct files_version version = {.size = 1000, .mtime_s = 784111777, .etag = "\"a\""};
-    struct http_header items[6];
+    struct pair items[6];
     struct http_headers headers = {items, 0};
     struct files_answer answer;
 

@@ -48,7 +48,7 @@ static int open_file(const struct volume *volume, const struct volume_query *que
 
 void volume_file_get(struct envd *envd, struct http_exchange *ex, const struct volume_query *query)
 {
-    static const struct http_header headers[] = {
+    static const struct pair headers[] = {
         {STR_INIT("content-type"), STR_INIT("application/octet-stream")},
         {STR_INIT("access-control-allow-origin"), STR_INIT("*")},
     };

@@ -58,7 +58,7 @@ static void on_header(void *arg, struct str name, struct str value)
 static int call(struct session *session, const char *method, const char *url, struct str body,
                 struct fetch_response *out, struct error *err)
 {
-    struct http_header type = {STR("Content-Type"), STR("application/jose+json")};
+    struct pair type = {STR("Content-Type"), STR("application/jose+json")};
     struct fetch_request request = {
         .method = method,
         .url = url,

@@ -17,7 +17,7 @@ bool acme_answer(struct http_exchange *ex, const char *data_dir)
 {
     struct str path = http_request(ex)->path,
                token = str_skip(path, sizeof(ACME_ANSWER_PREFIX) - 1);
-    struct http_header type = {STR("Content-Type"), STR("application/octet-stream")};
+    struct pair type = {STR("Content-Type"), STR("application/octet-stream")};
     char name[512], value[VALUE_MAX];
     auto_close int fd = -1;
     ssize_t len;

@@ -18,7 +18,7 @@ static const struct file {
 /* Others may show it in a frame: that is what its link is given away for. */
 static void answer(struct http_exchange *ex, const struct file *file)
 {
-    const struct http_header headers[] = {
+    const struct pair headers[] = {
         {STR("Content-Type"), str_of(file->type)},
         {STR("Cache-Control"), STR("no-cache")},
         {STR("Content-Security-Policy"),

@@ -115,7 +115,7 @@ static int make_sandbox(struct browsers *all, const struct browser_new *request,
                         const struct volume_mount *volume, struct arena *arena,
                         struct sandbox_view *out, struct error *err)
 {
-    const struct sandbox_pair label = {STR("browserSession"), id};
+    const struct pair label = {STR("browserSession"), id};
     const struct sandbox_new wish = {
         .team_id = request->team_id,
         .template_name = STR(BROWSER_TEMPLATE),

@@ -65,8 +65,7 @@ static int bb_open(struct provider *provider, const struct provider_config *conf
     bb->project = str_dup(json_get_str(config->options, "project_id"));
     bb->options = config->options ? json_deep_copy(config->options) : json_object();
     bb->rest = (struct rest){.fetch = config->fetch, .who = bb->who, .base = bb->base};
-    bb->rest.headers[bb->rest.header_count++] =
-        (struct http_header){STR("X-BB-API-Key"), str_of(bb->key)};
+    bb->rest.headers[bb->rest.header_count++] = (struct pair){STR("X-BB-API-Key"), str_of(bb->key)};
     provider->caps = (struct provider_caps){
         .features = PROVIDER_CDP | PROVIDER_FIND,
         .egress = EGRESS_ALLOW_ALL,
@@ -97,9 +96,7 @@ static bool is_over(struct str status)
 
 static void read_session(const json_t *json, struct arena *arena, struct provider_sandbox *out)
 {
-    json_t *labels = json_object_get(json, "userMetadata"), *value;
     struct str status = json_get_str(json, "status");
-    const char *name;
 
     *out = (struct provider_sandbox){
         .id = arena_str(arena, json_get_str(json, "id")),
@@ -107,17 +104,12 @@ static void read_session(const json_t *json, struct arena *arena, struct provide
                  : str_is(status, "PENDING") ? PROVIDER_STARTING
                                              : PROVIDER_ENDED,
         .image = STR("browser"),
-        .labels = arena_alloc(arena, (json_object_size(labels) + 1) * sizeof(*out->labels)),
     };
+    out->label_count = json_pairs(json_object_get(json, "userMetadata"), arena, &out->labels);
     if (json_get_str(json, "connectUrl").len)
         out->cdp_url = arena_str(arena, json_get_str(json, "connectUrl"));
     if (!clock_parse(json_get_str(json, "startedAt"), &out->started_at_us))
         (void)clock_parse(json_get_str(json, "createdAt"), &out->started_at_us);
-    json_object_foreach (labels, name, value) {
-        if (json_is_string(value))
-            out->labels[out->label_count++] = (struct provider_label){
-                arena_str(arena, str_of(name)), arena_str(arena, str_of(json_string_value(value)))};
-    }
 }
 
 /* A setting of the profile, else of the provider, by either of its names. */
@@ -145,16 +137,10 @@ static void copy_setting(const struct browserbase *bb, const struct provider_spe
 static int add_metadata(struct browserbase *bb, const struct provider_spec *spec, json_t *body,
                         struct error *err)
 {
-    json_t *metadata = json_object();
-    auto_free char *text = NULL;
+    json_t *metadata = json_of_pairs(spec->labels, spec->label_count);
+    auto_free char *text = json_text(metadata);
 
     (void)json_object_set_new(body, "userMetadata", metadata);
-    for (size_t i = 0; i < spec->label_count; i++) {
-        auto_free char *name = str_dup(spec->labels[i].name);
-
-        (void)json_object_set_new_nocheck(metadata, name, json_str(spec->labels[i].value));
-    }
-    text = json_text(metadata);
     if (strlen(text) >= METADATA_MAX)
         return error_set(err, ERROR_LIMIT, "%s: the labels are longer than %d characters of JSON",
                          bb->who, METADATA_MAX - 1);
@@ -262,7 +248,7 @@ static int bb_kill(struct provider *provider, const struct provider_ref *ref, st
 /* ---- find ---- */
 
 /* The service's query names one member; all are compared in provider_find(). */
-static int find_path(struct browserbase *bb, const struct provider_label *labels, size_t count,
+static int find_path(struct browserbase *bb, const struct pair *labels, size_t count,
                      struct buf *path, struct error *err)
 {
     auto_buf struct buf query;
@@ -285,9 +271,9 @@ static int find_path(struct browserbase *bb, const struct provider_label *labels
     return 0;
 }
 
-static int bb_find(struct provider *provider, struct str team_id,
-                   const struct provider_label *labels, size_t label_count, struct arena *arena,
-                   struct provider_sandbox **out, size_t *out_count, struct error *err)
+static int bb_find(struct provider *provider, struct str team_id, const struct pair *labels,
+                   size_t label_count, struct arena *arena, struct provider_sandbox **out,
+                   size_t *out_count, struct error *err)
 {
     struct browserbase *bb = bb_of(provider);
     auto_buf struct buf path = {0};

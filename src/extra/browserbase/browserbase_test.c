@@ -66,7 +66,7 @@ TEST(browserbase_create)
     auto_json json_t *options =
         json_pack("{s:{s:b, s:{s:i, s:i}}, s:b}", "browserSettings", "solveCaptchas", 1, "viewport",
                   "width", 1920, "height", 1080, "proxies", 1);
-    struct provider_label label = {STR("key"), STR("conv:1")};
+    struct pair label = {STR("key"), STR("conv:1")};
     struct provider_spec spec = {.labels = &label,
                                  .label_count = 1,
                                  .egress = EGRESS_ALLOW_ALL,
@@ -93,7 +93,7 @@ TEST(browserbase_create)
 
 TEST(browserbase_find_and_get)
 {
-    struct provider_label labels[] = {{STR("key"), STR("conv:1")}, {STR("other"), STR("y")}};
+    struct pair labels[] = {{STR("key"), STR("conv:1")}, {STR("other"), STR("y")}};
     struct provider_sandbox *found, machine;
     size_t count;
 
@@ -163,7 +163,7 @@ TEST(browserbase_misbehaviour)
     struct provider_spec spec = {.egress = EGRESS_ALLOW_ALL};
     struct provider_sandbox machine;
     char long_value[600];
-    struct provider_label label = {STR("k"), {long_value, sizeof(long_value)}};
+    struct pair label = {STR("k"), {long_value, sizeof(long_value)}};
 
     open_all();
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

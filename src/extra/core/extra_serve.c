@@ -71,7 +71,7 @@ bool extras_plain(struct http_exchange *ex)
 bool extras_refuse_absent(struct http_exchange *ex)
 {
     const char *extra = extra_absent_path(http_request(ex)->path);
-    struct http_header type = {STR("Content-Type"), STR("application/json")};
+    struct pair type = {STR("Content-Type"), STR("application/json")};
     struct error err;
     char *text;
 

@@ -135,14 +135,14 @@ static int daytona_open(struct provider *provider, const struct provider_config 
     return 0;
 }
 
-size_t daytona_headers(const struct daytona *daytona, struct http_header out[REST_HEADERS_MAX])
+size_t daytona_headers(const struct daytona *daytona, struct pair out[REST_HEADERS_MAX])
 {
     size_t count = 0;
 
-    out[count++] = (struct http_header){STR("Authorization"), str_of(daytona->bearer)};
+    out[count++] = (struct pair){STR("Authorization"), str_of(daytona->bearer)};
     if (daytona->organization)
         out[count++] =
-            (struct http_header){STR("X-Daytona-Organization-ID"), str_of(daytona->organization)};
+            (struct pair){STR("X-Daytona-Organization-ID"), str_of(daytona->organization)};
     return count;
 }
 

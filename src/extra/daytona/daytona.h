@@ -30,12 +30,12 @@ int daytona_check_id(const struct daytona *daytona, struct str id, struct error 
 int daytona_toolbox(struct daytona *daytona, const struct provider_ref *ref, struct buf *out,
                     struct error *err);
 /* Key and organisation, for requests made without rest_call(). */
-size_t daytona_headers(const struct daytona *daytona, struct http_header out[REST_HEADERS_MAX]);
+size_t daytona_headers(const struct daytona *daytona, struct pair out[REST_HEADERS_MAX]);
 
 /* ---- daytona_machine.c ---- */
 int daytona_create(struct provider *provider, const struct provider_spec *spec, struct arena *arena,
                    struct provider_sandbox *out, struct error *err);
-int daytona_find(struct provider *provider, struct str team_id, const struct provider_label *labels,
+int daytona_find(struct provider *provider, struct str team_id, const struct pair *labels,
                  size_t label_count, struct arena *arena, struct provider_sandbox **out,
                  size_t *out_count, struct error *err);
 int daytona_get(struct provider *provider, const struct provider_ref *ref, struct arena *arena,

@@ -293,7 +293,7 @@ int daytona_start(struct provider *provider, const struct provider_ref *ref,
                   struct error *err)
 {
     struct daytona *daytona = daytona_of(provider);
-    struct http_header headers[REST_HEADERS_MAX + 1];
+    struct pair headers[REST_HEADERS_MAX + 1];
     auto_buf struct buf url;
     auto_json json_t *body = NULL;
     auto_free char *text = NULL;
@@ -315,8 +315,7 @@ int daytona_start(struct provider *provider, const struct provider_ref *ref,
     request.url = url.p;
     request.body = str_of(text);
     request.header_count = daytona_headers(daytona, headers);
-    headers[request.header_count++] =
-        (struct http_header){STR("Content-Type"), STR("application/json")};
+    headers[request.header_count++] = (struct pair){STR("Content-Type"), STR("application/json")};
     if (life_ms > (int64_t)LIFE_MAX_S * 1000)
         life_ms = (int64_t)LIFE_MAX_S * 1000;
     request.timeout_ms = (uint32_t)(life_ms + (int64_t)GRACE_S * 1000);

@@ -42,7 +42,7 @@ int daytona_read(struct provider *provider, const struct provider_ref *ref, cons
                  provider_sink_fn *sink, void *arg, struct error *err)
 {
     struct daytona *daytona = daytona_of(provider);
-    struct http_header headers[REST_HEADERS_MAX];
+    struct pair headers[REST_HEADERS_MAX];
     struct fetch_request request = {
         .method = "GET", .headers = headers, .timeout_ms = HEAD_MS, .idle_ms = STALL_MS};
     struct fetch_stream *stream = NULL;
@@ -120,7 +120,7 @@ int daytona_write(struct provider *provider, const struct provider_ref *ref, con
                   provider_source_fn *source, void *arg, int64_t length, struct error *err)
 {
     struct daytona *daytona = daytona_of(provider);
-    struct http_header headers[REST_HEADERS_MAX + 1];
+    struct pair headers[REST_HEADERS_MAX + 1];
     struct form form = {.source = source, .arg = arg, .left = length < 0 ? -1 : length};
     struct fetch_request request = {.method = "POST",
                                     .headers = headers,
@@ -142,7 +142,7 @@ int daytona_write(struct provider *provider, const struct provider_ref *ref, con
         return -1;
     request.url = url.p;
     request.header_count = daytona_headers(daytona, headers);
-    headers[request.header_count++] = (struct http_header){STR("Content-Type"), str_of(type)};
+    headers[request.header_count++] = (struct pair){STR("Content-Type"), str_of(type)};
     request.source_length = length < 0
                                 ? FETCH_BODY_LATER
                                 : (int64_t)strlen(form.head) + length + (int64_t)strlen(form.tail);
@@ -238,8 +238,7 @@ int daytona_address(struct provider *provider, const struct provider_ref *ref, u
     out->local_url = out->url;
     if (token.len) {
         out->headers = arena_alloc(arena, sizeof(*out->headers));
-        out->headers[0] =
-            (struct provider_label){STR("x-daytona-preview-token"), arena_str(arena, token)};
+        out->headers[0] = (struct pair){STR("x-daytona-preview-token"), arena_str(arena, token)};
         out->header_count = 1;
     }
     return 0;

@@ -64,24 +64,17 @@ static enum provider_state state_of(struct str state)
 
 static void read_machine(const json_t *json, struct arena *arena, struct provider_sandbox *out)
 {
-    json_t *labels = json_object_get(json, "labels"), *value;
     struct str image = json_get_str(json, "snapshot");
-    const char *name;
 
     *out = (struct provider_sandbox){
         .id = arena_str(arena, json_get_str(json, "id")),
         .state = state_of(json_get_str(json, "state")),
         .image = arena_str(arena, image),
-        .labels = arena_alloc(arena, (json_object_size(labels) + 1) * sizeof(*out->labels)),
     };
+    out->label_count = json_pairs(json_object_get(json, "labels"), arena, &out->labels);
     if (json_get_str(json, "toolboxProxyUrl").len)
         out->address = arena_str(arena, json_get_str(json, "toolboxProxyUrl"));
     (void)clock_parse(json_get_str(json, "createdAt"), &out->started_at_us);
-    json_object_foreach (labels, name, value) {
-        if (json_is_string(value))
-            out->labels[out->label_count++] = (struct provider_label){
-                arena_str(arena, str_of(name)), arena_str(arena, str_of(json_string_value(value)))};
-    }
 }
 
 static int fetch_machine(struct daytona *daytona, struct str id, json_t **out, struct error *err)
@@ -155,18 +148,6 @@ static int change(struct daytona *daytona, struct str id, const char *verb, json
 
 /* ---- create ---- */
 
-static json_t *pairs(const struct provider_label *list, size_t count)
-{
-    json_t *object = json_object();
-
-    for (size_t i = 0; i < count; i++) {
-        auto_free char *name = str_dup(list[i].name);
-
-        (void)json_object_set_new_nocheck(object, name, json_str(list[i].value));
-    }
-    return object;
-}
-
 static json_t *joined(const json_t *list)
 {
     auto_buf struct buf text;
@@ -217,8 +198,9 @@ static int64_t minutes(int64_t seconds)
 static int create_json(struct daytona *daytona, const struct provider_spec *spec, json_t **out,
                        struct error *err)
 {
-    auto_json json_t *body = json_pack("{s:o, s:o}", "env", pairs(spec->env, spec->env_count),
-                                       "labels", pairs(spec->labels, spec->label_count));
+    auto_json json_t *body =
+        json_pack("{s:o, s:o}", "env", json_of_pairs(spec->env, spec->env_count), "labels",
+                  json_of_pairs(spec->labels, spec->label_count));
 
     if (add_image(daytona, spec, body, err) < 0)
         return -1;
@@ -293,12 +275,12 @@ static int find_page(struct daytona *daytona, const char *labels_json, struct st
     return daytona_call(daytona, "GET", path.p, NULL, 0, out, err);
 }
 
-int daytona_find(struct provider *provider, struct str team_id, const struct provider_label *labels,
+int daytona_find(struct provider *provider, struct str team_id, const struct pair *labels,
                  size_t label_count, struct arena *arena, struct provider_sandbox **out,
                  size_t *out_count, struct error *err)
 {
     struct daytona *daytona = daytona_of(provider);
-    auto_json json_t *wanted = pairs(labels, label_count);
+    auto_json json_t *wanted = json_of_pairs(labels, label_count);
     auto_free char *text = json_text(wanted);
     struct str cursor = STR_NONE;
     size_t room = 0;

@@ -121,7 +121,7 @@ static void open_with(const char *more)
 
 TEST(daytona_create_fresh_names_no_snapshot)
 {
-    struct provider_label label = {STR("k"), STR("a:b&c")}, env = {STR("E"), STR("v")};
+    struct pair label = {STR("k"), STR("a:b&c")}, env = {STR("E"), STR("v")};
     struct provider_spec spec = {.labels = &label,
                                  .label_count = 1,
                                  .env = &env,
@@ -199,7 +199,7 @@ TEST(daytona_snapshot_and_restore)
 
 TEST(daytona_find_filters_by_one_parameter)
 {
-    struct provider_label label = {STR("k"), STR("a:b&c")};
+    struct pair label = {STR("k"), STR("a:b&c")};
     struct provider_sandbox *found;
     size_t count;
 
@@ -276,7 +276,7 @@ static int run(const struct provider_command *command, struct buf *out, struct p
 TEST(daytona_execute)
 {
     static const char *const argv[] = {"sh", "-c", "echo 'it''s' $X", "", "a=b", NULL};
-    struct provider_label env = {STR("X"), STR("y")};
+    struct pair env = {STR("X"), STR("y")};
     struct provider_command command = {
         .argv = argv, .env = &env, .env_count = 1, .cwd = "/w", .timeout_ms = 2500};
     struct provider_event event;

@@ -254,7 +254,7 @@ static int run_cell(struct running *running, json_t *env, struct error *err)
     const struct cli_server *server = &running->cli->server;
     auto_free char *path = cli_v1_path("sandboxes", running->id, "code"), *text = NULL;
     auto_json json_t *body = body_of(running, env, err);
-    const struct http_header headers[] = {
+    const struct pair headers[] = {
         {STR("X-API-KEY"), str_of(server->key)},
         {STR("User-Agent"), STR("quicksand/" QUICKSAND_VERSION)},
         {STR("Content-Type"), STR("application/json")},

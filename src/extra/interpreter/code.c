@@ -199,8 +199,8 @@ static int run(struct runtime *runtime, const struct runtime_use *use,
 {
     auto_free char *url = xasprintf("%.*s/execute", STR_ARG(address->local_url));
     auto_free char *body = body_of(running->code);
-    struct http_header headers[HEADERS_MAX] = {{STR("Content-Type"), STR("application/json")},
-                                               {STR("X-Access-Token"), use->ref.token}};
+    struct pair headers[HEADERS_MAX] = {{STR("Content-Type"), STR("application/json")},
+                                        {STR("X-Access-Token"), use->ref.token}};
     struct fetch_request request = {.method = "POST",
                                     .url = url,
                                     .headers = headers,
@@ -215,8 +215,7 @@ static int run(struct runtime *runtime, const struct runtime_use *use,
     int r;
 
     for (size_t i = 0; i < address->header_count && request.header_count < HEADERS_MAX; i++)
-        headers[request.header_count++] =
-            (struct http_header){address->headers[i].name, address->headers[i].value};
+        headers[request.header_count++] = address->headers[i];
     running->begun_ms = clock_mono_ms();
     if (fetch_open(runtime_fetch(runtime), &request, &stream, err) < 0)
         return -1;

@@ -70,7 +70,7 @@ static void print_error(struct bridge *bridge, json_t *id, int code, const char 
 /* ---- the request ---- */
 
 /* What the stateless revision repeats in headers; others are not disturbed by it. */
-static size_t message_headers(const json_t *message, struct http_header *out)
+static size_t message_headers(const json_t *message, struct pair *out)
 {
     const json_t *params = json_object_get(message, "params");
     const json_t *meta = json_object_get(params, "_meta");
@@ -82,17 +82,17 @@ static size_t message_headers(const json_t *message, struct http_header *out)
         return 0;
     if (!name.len)
         name = json_get_str(params, "uri");
-    out[n++] = (struct http_header){STR("MCP-Protocol-Version"), version};
-    out[n++] = (struct http_header){STR("Mcp-Method"), json_get_str(message, "method")};
+    out[n++] = (struct pair){STR("MCP-Protocol-Version"), version};
+    out[n++] = (struct pair){STR("Mcp-Method"), json_get_str(message, "method")};
     if (name.len)
-        out[n++] = (struct http_header){STR("Mcp-Name"), name};
+        out[n++] = (struct pair){STR("Mcp-Name"), name};
     return n;
 }
 
 static int ask(struct passage *passage, struct http_call *stream, struct error *err)
 {
     struct bridge *bridge = passage->bridge;
-    struct http_header headers[HEADERS_MAX] = {
+    struct pair headers[HEADERS_MAX] = {
         {STR("Content-Type"), STR("application/json")},
         {STR("Accept"), STR("application/json, text/event-stream")},
         {STR("Authorization"), str_of(bridge->authorization)},

@@ -197,8 +197,8 @@ static void read_labels(json_t *config, struct arena *arena, struct image_settin
     out->labels = arena_alloc(arena, (json_object_size(labels) + 1) * sizeof(*out->labels));
     json_object_foreach (labels, name, value)
         if (json_is_string(value))
-            out->labels[out->label_count++] = (struct image_label){
-                arena_str(arena, str_of(name)), arena_str(arena, text_of(value))};
+            out->labels[out->label_count++] =
+                (struct pair){arena_str(arena, str_of(name)), arena_str(arena, text_of(value))};
 }
 
 static int check_platform(const json_t *root, struct str architecture, struct error *err)

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/pair.h"
 #include "base/str.h"
 
 enum {
@@ -41,9 +42,7 @@ struct image_settings {
     const struct str *env, *entrypoint, *cmd, *shell;
     size_t env_count, entrypoint_count, cmd_count, shell_count;
     struct str user, workdir; /* "" = none */
-    struct image_label {
-        struct str name, value;
-    } * labels;
+    struct pair *labels;
     size_t label_count;
 };
 

@@ -85,7 +85,7 @@ static int read_token(struct str body, struct buf *out, struct error *err)
 static int bearer(struct visit *visit, const struct challenge *challenge, struct buf *out,
                   struct error *err)
 {
-    struct http_header header = {.name = STR("Authorization")};
+    struct pair header = {.name = STR("Authorization")};
     auto_buf struct buf url = {0}, login = {0};
     auto_response struct fetch_response response = {0};
     struct fetch_request request = {

@@ -47,7 +47,7 @@ static void on_header(void *arg, struct str name, struct str value)
 static int send_once(struct visit *visit, const char *method, const char *url,
                      struct content *content, struct answer *answer, struct error *err)
 {
-    struct http_header headers[2];
+    struct pair headers[2];
     auto_response struct fetch_response response = {0};
     struct fetch_request request = {.method = method,
                                     .url = url,
@@ -63,11 +63,11 @@ static int send_once(struct visit *visit, const char *method, const char *url,
     if (registry_reach(visit, url, &request.reach, err) < 0)
         return -1;
     if (visit->authorization[0] && registry_same_origin(url, visit->base))
-        headers[request.header_count++] = (struct http_header){
-            .name = STR("Authorization"), .value = str_of(visit->authorization)};
+        headers[request.header_count++] =
+            (struct pair){.name = STR("Authorization"), .value = str_of(visit->authorization)};
     if (content)
         headers[request.header_count++] =
-            (struct http_header){.name = STR("Content-Type"), .value = str_of(content->type)};
+            (struct pair){.name = STR("Content-Type"), .value = str_of(content->type)};
     if (content && content->fd >= 0) {
         content->at = 0;
         request.source = read_content;

@@ -461,12 +461,12 @@ TEST(tokens_stay_with_their_registry)
 }
 
 /* The registry `docker.io` at one server, another name at a second one. */
-struct pair {
+struct registries {
     struct rig rig, other;
     char place[256], mirrors[400];
 };
 
-static void pair_open(struct pair *pair, const char *mirrors)
+static void pair_open(struct registries *pair, const char *mirrors)
 {
     struct registry_config config = {
         .blobs = pair->rig.dir, .mirrors = pair->mirrors, .stall_ms = 1000};
@@ -481,7 +481,7 @@ static void pair_open(struct pair *pair, const char *mirrors)
     OK(registry_open(&config, &pair->rig.registry, &err));
 }
 
-static void pair_close(struct pair *pair)
+static void pair_close(struct registries *pair)
 {
     rig_close(&pair->other);
     rig_close(&pair->rig);
@@ -491,7 +491,7 @@ TEST(redirect_to_the_mirror_of_another_registry)
 {
     auto_arena struct arena arena = {0};
     struct registry_image image;
-    struct pair pair = {0};
+    struct registries pair = {0};
 
     pair_open(&pair, ",private.example=");
     pair.rig.redirect = pair.place;
@@ -501,7 +501,7 @@ TEST(redirect_to_the_mirror_of_another_registry)
     CHECK_INT(pair.other.blob_requests, 0);
     pair_close(&pair);
     /* The storage of this one. */
-    pair = (struct pair){0};
+    pair = (struct registries){0};
     pair_open(&pair, "  ");
     pair.rig.redirect = pair.place;
     OK(fetch(&pair.rig, &err));
@@ -513,7 +513,7 @@ TEST(a_place_that_is_led_to_gets_no_password)
 {
     struct registry_login_words login = {STR("me"), STR("secret")};
     struct descriptor blob;
-    struct pair pair = {0};
+    struct registries pair = {0};
 
     pair_open(&pair, " ");
     pair.rig.redirect = pair.place;
@@ -539,7 +539,7 @@ static void *fetch_stalled(void *arg)
 
 TEST_TIMEOUT(a_registry_that_stalls_does_not_hold_up_another_with_the_same_blob, 60)
 {
-    struct pair pair = {.rig.stalls = true};
+    struct registries pair = {.rig.stalls = true};
     struct descriptor blob;
     struct reference same;
     pthread_t thread;

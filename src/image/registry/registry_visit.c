@@ -88,7 +88,7 @@ static int request_once(struct visit *visit, const char *url, const char *accept
                         struct fetch_stream **out, struct answer *answer, struct error *err)
 {
     char authorization[sizeof(visit->authorization)], range[64];
-    struct http_header headers[3];
+    struct pair headers[3];
     struct fetch_request request = {.method = "GET",
                                     .url = url,
                                     .headers = headers,
@@ -102,11 +102,11 @@ static int request_once(struct visit *visit, const char *url, const char *accept
         return -1;
     if (accept)
         headers[request.header_count++] =
-            (struct http_header){.name = STR("Accept"), .value = str_of(accept)};
+            (struct pair){.name = STR("Accept"), .value = str_of(accept)};
     if (from > 0) {
         (void)snprintf(range, sizeof(range), "bytes=%lld-", (long long)from);
         headers[request.header_count++] =
-            (struct http_header){.name = STR("Range"), .value = str_of(range)};
+            (struct pair){.name = STR("Range"), .value = str_of(range)};
     }
     /* Nobody else gets what the registry gave us. */
     (void)pthread_mutex_lock(&visit->lock);
@@ -114,7 +114,7 @@ static int request_once(struct visit *visit, const char *url, const char *accept
     (void)pthread_mutex_unlock(&visit->lock);
     if (authorization[0] && registry_same_origin(url, visit->base))
         headers[request.header_count++] =
-            (struct http_header){.name = STR("Authorization"), .value = str_of(authorization)};
+            (struct pair){.name = STR("Authorization"), .value = str_of(authorization)};
     if (fetch_open(visit->registry->fetch, &request, out, err) < 0)
         return -1;
     answer->status = fetch_status(*out);

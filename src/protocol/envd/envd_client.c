@@ -17,11 +17,11 @@ enum {
     WRITE_IDLE_MS = 120 * 1000,
 };
 
-size_t envd_headers(const struct envd_address *address, struct http_header *out, size_t count)
+size_t envd_headers(const struct envd_address *address, struct pair *out, size_t count)
 {
-    out[count++] = (struct http_header){STR("Accept-Encoding"), STR("identity")};
+    out[count++] = (struct pair){STR("Accept-Encoding"), STR("identity")};
     if (address->token.len)
-        out[count++] = (struct http_header){STR("X-Access-Token"), address->token};
+        out[count++] = (struct pair){STR("X-Access-Token"), address->token};
     for (size_t i = 0; i < address->extra_count; i++)
         out[count++] = address->extra[i];
     return count;
@@ -88,9 +88,8 @@ int envd_refused_stream(const struct envd_address *address, const char *what,
 int envd_call(const struct envd_address *address, const char *method, struct str request,
               uint32_t timeout_ms, struct buf *answer, struct error *err)
 {
-    struct http_header headers[ENVD_HEADERS_MAX + 4] = {
-        {STR("Content-Type"), STR("application/proto")},
-        {STR("Connect-Protocol-Version"), STR("1")}};
+    struct pair headers[ENVD_HEADERS_MAX + 4] = {{STR("Content-Type"), STR("application/proto")},
+                                                 {STR("Connect-Protocol-Version"), STR("1")}};
     auto_response struct fetch_response response = {0};
     auto_free char *url = xasprintf("%s/%s", address->base, method);
     struct fetch_request call = {.method = "POST",
@@ -118,7 +117,7 @@ int envd_call(const struct envd_address *address, const char *method, struct str
 
 int envd_health(const struct envd_address *address, struct error *err)
 {
-    struct http_header headers[ENVD_HEADERS_MAX + 2];
+    struct pair headers[ENVD_HEADERS_MAX + 2];
     auto_response struct fetch_response response = {0};
     auto_free char *url = xasprintf("%s/health", address->base);
     struct fetch_request call = {.method = "GET",
@@ -162,7 +161,7 @@ static int pass_on(struct fetch_stream *stream, envd_sink_fn *sink, void *arg, s
 int envd_read(const struct envd_address *address, const char *path, envd_sink_fn *sink, void *arg,
               struct error *err)
 {
-    struct http_header headers[ENVD_HEADERS_MAX + 2];
+    struct pair headers[ENVD_HEADERS_MAX + 2];
     auto_free char *url = files_url(address, path);
     struct fetch_request request = {.method = "GET",
                                     .url = url,
@@ -186,7 +185,7 @@ int envd_read(const struct envd_address *address, const char *path, envd_sink_fn
 int envd_write(const struct envd_address *address, const char *path, envd_source_fn *source,
                void *arg, int64_t length, struct error *err)
 {
-    struct http_header headers[ENVD_HEADERS_MAX + 3];
+    struct pair headers[ENVD_HEADERS_MAX + 3];
     auto_response struct fetch_response response = {0};
     auto_free char *url = files_url(address, path);
     struct fetch_request request = {.method = "POST",
@@ -200,7 +199,7 @@ int envd_write(const struct envd_address *address, const char *path, envd_source
                                     .timeout_ms = WRITE_MS,
                                     .idle_ms = WRITE_IDLE_MS};
 
-    headers[0] = (struct http_header){STR("Content-Type"), STR("application/octet-stream")};
+    headers[0] = (struct pair){STR("Content-Type"), STR("application/octet-stream")};
     request.header_count = envd_headers(address, headers, 1);
     if (fetch_call(address->fetch, &request, &response, err) < 0)
         return error_prefix(err, "%s", address->who);

@@ -28,7 +28,7 @@ struct envd_address {
     const char *base;      /* "http://host", without a slash at the end */
     const char *unix_path; /* see fetch.h; NULL = by base */
     struct str token;      /* STR_NONE or empty = none */
-    struct http_header extra[ENVD_HEADERS_MAX];
+    struct pair extra[ENVD_HEADERS_MAX];
     size_t extra_count;
     bool public_only; /* see fetch.h */
 };
@@ -89,7 +89,7 @@ int envd_remove(const struct envd_address *address, const char *path, struct err
 /* One unary call. answer (may be NULL: nobody looks at it) is inited here, buf_done() in any case. */
 int envd_call(const struct envd_address *address, const char *method, struct str request,
               uint32_t timeout_ms, struct buf *answer, struct error *err);
-size_t envd_headers(const struct envd_address *address, struct http_header *out, size_t count);
+size_t envd_headers(const struct envd_address *address, struct pair *out, size_t count);
 /* Reads what a stream was refused with. Always -1. */
 int envd_refused_stream(const struct envd_address *address, const char *what,
                         struct fetch_stream *stream, struct error *err);

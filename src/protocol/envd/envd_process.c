@@ -61,8 +61,8 @@ static void copy_address(struct envd_address *to, const struct envd_address *fro
     to->token = from->token.len ? str_n(str_dup(from->token), from->token.len) : STR_NONE;
     for (size_t i = 0; i < from->extra_count; i++)
         to->extra[i] =
-            (struct http_header){str_n(str_dup(from->extra[i].name), from->extra[i].name.len),
-                                 str_n(str_dup(from->extra[i].value), from->extra[i].value.len)};
+            (struct pair){str_n(str_dup(from->extra[i].name), from->extra[i].name.len),
+                          str_n(str_dup(from->extra[i].value), from->extra[i].value.len)};
 }
 
 static void drop(const char *text)
@@ -318,7 +318,7 @@ static int add_user(struct buf *out, const char *user, struct error *err)
 static int open_stream(struct envd_process *process, const struct opening *opening,
                        struct str frame, struct error *err)
 {
-    struct http_header headers[HEADERS_MAX];
+    struct pair headers[HEADERS_MAX];
     auto_free char *url = xasprintf("%s/%s", process->address.base, opening->method);
     auto_buf struct buf basic = {0};
     char timeout[32], keepalive[16];
@@ -332,17 +332,17 @@ static int open_stream(struct envd_process *process, const struct opening *openi
                                     .timeout_ms = start_limit(opening->timeout_ms)};
 
     (void)snprintf(keepalive, sizeof(keepalive), "%d", KEEPALIVE_S);
-    headers[count++] = (struct http_header){STR("Content-Type"), STR("application/connect+proto")};
-    headers[count++] = (struct http_header){STR("Connect-Protocol-Version"), STR("1")};
-    headers[count++] = (struct http_header){STR("Keepalive-Ping-Interval"), str_of(keepalive)};
+    headers[count++] = (struct pair){STR("Content-Type"), STR("application/connect+proto")};
+    headers[count++] = (struct pair){STR("Connect-Protocol-Version"), STR("1")};
+    headers[count++] = (struct pair){STR("Keepalive-Ping-Interval"), str_of(keepalive)};
     if (opening->timeout_ms > 0) {
         (void)snprintf(timeout, sizeof(timeout), "%lld", (long long)opening->timeout_ms);
-        headers[count++] = (struct http_header){STR("Connect-Timeout-Ms"), str_of(timeout)};
+        headers[count++] = (struct pair){STR("Connect-Timeout-Ms"), str_of(timeout)};
     }
     if (opening->user && add_user(&basic, opening->user, err) < 0)
         return -1;
     if (opening->user)
-        headers[count++] = (struct http_header){STR("Authorization"), buf_str(&basic)};
+        headers[count++] = (struct pair){STR("Authorization"), buf_str(&basic)};
     request.header_count = envd_headers(&process->address, headers, count);
     if (fetch_open(process->address.fetch, &request, &process->stream, err) < 0)
         return blame(process, err);

@@ -10,15 +10,12 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/pair.h"
 #include "base/str.h"
-
-struct envd_variable {
-    struct str name, value;
-};
 
 struct envd_command {
     const char *const *argv; /* NULL at the end */
-    const struct envd_variable *env;
+    const struct pair *env;
     size_t env_count;
     const char *cwd;  /* NULL = envd's default */
     const char *user; /* NULL = envd's default; sent as a header, not in the message */

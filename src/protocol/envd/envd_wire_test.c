@@ -22,7 +22,7 @@ static void check_request(const char *method, const struct buf *message, const c
 TEST(envd_requests)
 {
     const char *argv[] = {"/bin/cat", "-", "\xffx", NULL};
-    const struct envd_variable env[] = {{STR("A"), STR("b c")}, {STR("EMPTY"), STR("")}};
+    const struct pair env[] = {{STR("A"), STR("b c")}, {STR("EMPTY"), STR("")}};
     struct envd_command command = {.argv = argv,
                                    .env = env,
                                    .env_count = 2,

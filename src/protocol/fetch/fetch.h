@@ -58,7 +58,7 @@ struct fetch_request {
     const char *url; /* http://... or https://... */
     const char
         *unix_path; /* connect here instead of to the URL's host (or fetch_gate.find); NULL = no */
-    const struct http_header *headers;
+    const struct pair *headers;
     size_t header_count;
     struct str body;
     /* A body that is made while it is sent: fills p, returns how much, 0 at the end, -1 to give

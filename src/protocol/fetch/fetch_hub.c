@@ -43,7 +43,7 @@ struct fetch_hub_stream {
     struct fetch_hub_events events;
     void *arg;
     struct fetch_request request; /* a copy, strings too */
-    struct http_header *headers;
+    struct pair *headers;
     struct fetch_setup setup;
     CURL *easy;
     int status;
@@ -420,8 +420,8 @@ struct fetch_hub_stream *fetch_hub_open(struct fetch_hub *hub, const struct fetc
     stream->request.body = copy_bytes(request->body);
     stream->headers = xcalloc(request->header_count + 1, sizeof(*stream->headers));
     for (size_t i = 0; i < request->header_count; i++)
-        stream->headers[i] = (struct http_header){copy_bytes(request->headers[i].name),
-                                                  copy_bytes(request->headers[i].value)};
+        stream->headers[i] = (struct pair){copy_bytes(request->headers[i].name),
+                                           copy_bytes(request->headers[i].value)};
     stream->request.headers = stream->headers;
     (void)pthread_mutex_lock(&hub->mutex);
     list_push_back(&hub->opening, &stream->link);

@@ -76,7 +76,7 @@ static int set_headers(struct fetch_setup *setup, struct error *err)
     bool typed = false;
 
     for (size_t i = 0; i < request->header_count; i++) {
-        const struct http_header *header = &request->headers[i];
+        const struct pair *header = &request->headers[i];
         auto_free char *line = NULL;
 
         if (!visible(header->name) || str_find(header->name, ':') >= 0 || !one_line(header->value))

@@ -78,7 +78,7 @@ TEST(call)
 {
     struct fetch_rig *rig = fetch_rig_new(NULL, answer, NULL);
     struct fetch *fetch = fetch_new();
-    const struct http_header headers[] = {{STR("X-Key"), STR("value")}, {STR("X-None"), STR("")}};
+    const struct pair headers[] = {{STR("X-Key"), STR("value")}, {STR("X-None"), STR("")}};
     auto_response struct fetch_response out = {0}, head = {0}, busy = {0}, away = {0};
     struct error err = {0};
 
@@ -129,7 +129,7 @@ TEST(call_failures)
 {
     struct fetch_rig *rig = fetch_rig_new(NULL, answer, NULL);
     struct fetch *fetch = fetch_new();
-    const struct http_header split = {STR("X-Key"), STR("a\r\nX-Other: b")};
+    const struct pair split = {STR("X-Key"), STR("a\r\nX-Other: b")};
     struct error err;
     int64_t begun;
 

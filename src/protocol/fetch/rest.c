@@ -133,7 +133,7 @@ int rest_refused(const char *who, const char *method, int status, int64_t retry_
 int rest_call(const struct rest *rest, const struct rest_request *request, json_t **out,
               struct error *err)
 {
-    struct http_header headers[REST_HEADERS_MAX + 2];
+    struct pair headers[REST_HEADERS_MAX + 2];
     auto_response struct fetch_response response = {0};
     auto_buf struct buf url;
     auto_free char *body = request->body ? json_text(request->body) : NULL;
@@ -155,10 +155,9 @@ int rest_call(const struct rest *rest, const struct rest_request *request, json_
         return error_set(err, ERROR_LIMIT, "%s: the request is too long", rest->who);
     fetch.url = url.p;
     memcpy(headers, rest->headers, sizeof(rest->headers));
-    headers[fetch.header_count++] = (struct http_header){STR("Accept"), STR("application/json")};
+    headers[fetch.header_count++] = (struct pair){STR("Accept"), STR("application/json")};
     if (body)
-        headers[fetch.header_count++] =
-            (struct http_header){STR("Content-Type"), STR("application/json")};
+        headers[fetch.header_count++] = (struct pair){STR("Content-Type"), STR("application/json")};
 
     if (fetch_call(rest->fetch, &fetch, &response, err) < 0)
         return error_prefix(err, "%s", rest->who);

@@ -17,7 +17,7 @@ struct rest {
     const char *who;       /* "daytona 'd1'": begins every message */
     const char *base;      /* "https://host/path", no slash at the end */
     const char *unix_path; /* NULL = over the network */
-    struct http_header headers[REST_HEADERS_MAX];
+    struct pair headers[REST_HEADERS_MAX];
     size_t header_count;
 };
 

@@ -43,7 +43,7 @@ bool http_upgrades(const struct http_request *request)
     if (!request->upgrade || request->chunked || request->content_length > 0)
         return false;
     for (size_t i = 0; i < request->headers.count; i++) {
-        const struct http_header *header = &request->headers.items[i];
+        const struct pair *header = &request->headers.items[i];
         struct str list = header->value;
 
         while (str_eq_nocase(header->name, STR("upgrade")) && list.p) {

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/pair.h"
 #include "base/str.h"
 
 /* Limits that hold everywhere. */
@@ -15,12 +16,8 @@ enum {
     HTTP_URL_MAX = 16 * 1024,
 };
 
-struct http_header {
-    struct str name, value;
-};
-
 struct http_headers {
-    struct http_header *items;
+    struct pair *items;
     size_t count;
 };
 

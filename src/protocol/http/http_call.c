@@ -68,7 +68,7 @@ static int make_head(const struct http_call_request *request, struct buf *head, 
     (void)buf_printf(head, "%s %s HTTP/1.1\r\nHost: %s\r\n", request->method, request->target,
                      request->host ? request->host : "localhost");
     for (size_t i = 0; i < request->header_count; i++) {
-        const struct http_header *header = &request->headers[i];
+        const struct pair *header = &request->headers[i];
 
         if (!is_clean(header->name) || !is_clean(header->value))
             return error_set(err, ERROR_INVALID, "bad header '%.*s'", STR_ARG(header->name));

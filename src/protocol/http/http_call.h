@@ -43,7 +43,7 @@ enum { HTTP_CALL_CHUNKED = -1 };
 struct http_call_request {
     const char *method, *target;
     const char *host; /* of the Host header; NULL = localhost */
-    const struct http_header *headers;
+    const struct pair *headers;
     size_t header_count;
     struct str body; /* sent with the head */
     int64_t more;    /* bytes of the body that follow by http_call_send(), or HTTP_CALL_CHUNKED */

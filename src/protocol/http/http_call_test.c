@@ -49,8 +49,8 @@ static int whole(int fd, const struct http_call_request *request, uint32_t timeo
 
 static void run_calls(int (*dial)(struct rig *rig), struct rig *rig)
 {
-    static const struct http_header header = {{"X-Y", 3}, {"z", 1}};
-    static const struct http_header bad = {{"X-Y", 3}, {"z\r\nA: b", 7}};
+    static const struct pair header = {{"X-Y", 3}, {"z", 1}};
+    static const struct pair bad = {{"X-Y", 3}, {"z\r\nA: b", 7}};
     struct http_call_request request = {.method = "POST",
                                         .target = "/echo",
                                         .headers = &header,

@@ -282,7 +282,7 @@ TEST(errors_table)
 
 TEST(header_lookup)
 {
-    struct http_header items[] = {
+    struct pair items[] = {
         {STR("Connection"), STR("keep-alive, Upgrade")},
         {STR("A"), STR("1")},
         {STR("a"), STR("2")},

@@ -54,7 +54,7 @@ static void add_status(struct buf *head, int status, struct str reason)
     (void)buf_add(head, "\r\n", 2);
 }
 
-static void add_header(struct buf *head, const struct http_header *header)
+static void add_header(struct buf *head, const struct pair *header)
 {
     http_add_clean(head, header->name);
     (void)buf_add(head, ": ", 2);
@@ -207,7 +207,7 @@ static void send_file(struct http_exchange *ex, int fd_consume, int64_t offset, 
     http_conn_send(conn_of(ex), NULL, 0);
 }
 
-static void send_end(struct http_exchange *ex, const struct http_header *trailers, size_t count)
+static void send_end(struct http_exchange *ex, const struct pair *trailers, size_t count)
 {
     struct buf *text = &ex->server->head;
     struct iovec last;

@@ -166,7 +166,7 @@ void http_resume(struct http_exchange *ex)
 
 /* ---- answer ---- */
 
-static struct http_head own_head(int status, const struct http_header *headers, size_t count,
+static struct http_head own_head(int status, const struct pair *headers, size_t count,
                                  int64_t length)
 {
     return (struct http_head){
@@ -194,29 +194,29 @@ static void begin_own(struct http_exchange *ex, const struct http_head *head, st
     ex->ops->head(ex, head, body, memory);
 }
 
-static void reply(struct http_exchange *ex, int status, const struct http_header *headers,
-                  size_t count, struct str body, enum http_memory memory)
+static void reply(struct http_exchange *ex, int status, const struct pair *headers, size_t count,
+                  struct str body, enum http_memory memory)
 {
     struct http_head head = own_head(status, headers, count, (int64_t)body.len);
 
     begin_own(ex, &head, body, memory, ANSWER_ENDED);
 }
 
-void http_reply(struct http_exchange *ex, int status, const struct http_header *headers,
-                size_t count, struct str body)
+void http_reply(struct http_exchange *ex, int status, const struct pair *headers, size_t count,
+                struct str body)
 {
     if (can_begin(ex))
         reply(ex, status, headers, count, body, HTTP_COPIED);
 }
 
-void http_reply_static(struct http_exchange *ex, int status, const struct http_header *headers,
+void http_reply_static(struct http_exchange *ex, int status, const struct pair *headers,
                        size_t count, struct str body)
 {
     if (can_begin(ex))
         reply(ex, status, headers, count, body, HTTP_STATIC);
 }
 
-void http_reply_owned(struct http_exchange *ex, int status, const struct http_header *headers,
+void http_reply_owned(struct http_exchange *ex, int status, const struct pair *headers,
                       size_t count, char *body_consume, size_t len)
 {
     http_budget_made(ex->server, len);
@@ -226,8 +226,8 @@ void http_reply_owned(struct http_exchange *ex, int status, const struct http_he
         free(body_consume);
 }
 
-void http_begin(struct http_exchange *ex, int status, const struct http_header *headers,
-                size_t count, int64_t length)
+void http_begin(struct http_exchange *ex, int status, const struct pair *headers, size_t count,
+                int64_t length)
 {
     struct http_head head = own_head(status, headers, count, length);
 
@@ -236,8 +236,7 @@ void http_begin(struct http_exchange *ex, int status, const struct http_header *
 }
 
 void http_begin_raw(struct http_exchange *ex, int status, struct str reason,
-                    const struct http_header *headers, size_t count,
-                    const struct http_framing *framing)
+                    const struct pair *headers, size_t count, const struct http_framing *framing)
 {
     struct http_head head = {.status = status,
                              .reason = reason,
@@ -328,7 +327,7 @@ void http_end(struct http_exchange *ex)
     http_end_trailers(ex, NULL, 0);
 }
 
-void http_end_trailers(struct http_exchange *ex, const struct http_header *trailers, size_t count)
+void http_end_trailers(struct http_exchange *ex, const struct pair *trailers, size_t count)
 {
     if (!ex->open || ex->answer != ANSWER_OPEN)
         return;

@@ -23,7 +23,7 @@ enum answer_framing { FRAMING_LENGTH, FRAMING_CHUNKED, FRAMING_RAW };
 struct http_head {
     int status;
     struct str reason;
-    const struct http_header *headers;
+    const struct pair *headers;
     size_t count;
     struct http_framing framing;
     bool
@@ -45,7 +45,7 @@ struct http_exchange_ops {
                  enum http_memory memory);
     void (*write)(struct http_exchange *ex, const void *p, size_t len);
     void (*write_file)(struct http_exchange *ex, int fd_consume, int64_t offset, int64_t len);
-    void (*end)(struct http_exchange *ex, const struct http_header *trailers, size_t count);
+    void (*end)(struct http_exchange *ex, const struct pair *trailers, size_t count);
     /* The client must see a break. */
     void (*abort)(struct http_exchange *ex);
     /* Answers in the server's own name, if there is no answer yet; else a break. */

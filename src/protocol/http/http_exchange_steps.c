@@ -65,7 +65,7 @@ bool http_exchange_drained(struct http_exchange *ex)
 
 void http_exchange_fail(struct http_exchange *ex, int status, const char *text)
 {
-    struct http_header type = {STR("Content-Type"), STR("application/json")};
+    struct pair type = {STR("Content-Type"), STR("application/json")};
     char body[160];
     int len = snprintf(body, sizeof(body), "{\"code\":%d,\"message\":\"%s\"}", status, text);
 

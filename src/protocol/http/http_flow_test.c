@@ -214,8 +214,8 @@ TEST(server_begin_is_flushed_without_a_write)
 
 TEST(server_raw_answers)
 {
-    struct http_header lies[] = {{STR("Content-Length"), STR("7")},
-                                 {STR("Transfer-Encoding"), STR("chunked")}};
+    struct pair lies[] = {{STR("Content-Length"), STR("7")},
+                          {STR("Transfer-Encoding"), STR("chunked")}};
     struct http_framing framings[] = {{.kind = HTTP_BODY_LENGTH, .length = 2},
                                       {.kind = HTTP_BODY_UNTIL_CLOSE, .length = -1}};
 

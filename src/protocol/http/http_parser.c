@@ -2,7 +2,7 @@
  *
  * llhttp calls back with pieces of the target, of names and of values, cut wherever the input was
  * cut. They are appended to one text buffer; spans remember offsets, because the buffer moves while
- * it grows. At the end of the head the spans become struct http_header with pointers.
+ * it grows. At the end of the head the spans become struct pair with pointers.
  *
  * llhttp only reads heads; it is stopped at their end, so that no handler ever runs inside of it, and
  * initialised anew for every message. Bodies are http_body.c's.
@@ -114,7 +114,7 @@ static int check_request(struct http_parser *parser)
     if (memchr(parser->text.p, '#', parser->first_len))
         return fail(parser, 400, "the request target must not have a fragment");
     for (size_t i = 0; i < parser->count; i++) {
-        const struct http_header *header = &parser->items[i];
+        const struct pair *header = &parser->items[i];
 
         if (str_eq_nocase(header->name, STR("host"))) {
             hosts++;
@@ -146,7 +146,7 @@ static int check_response(struct http_parser *parser)
     size_t chunked = 0, others = 0;
 
     for (size_t i = 0; i < parser->count; i++) {
-        const struct http_header *header = &parser->items[i];
+        const struct pair *header = &parser->items[i];
 
         if (!str_eq_nocase(header->name, STR("transfer-encoding")))
             continue;
@@ -360,7 +360,7 @@ static bool split_trailers(struct http_parser *parser)
 
         if (out->count == TRAILERS_MAX || !line.p || !str_is_token(name))
             return false;
-        out->items[out->count++] = (struct http_header){name, str_trim(line)};
+        out->items[out->count++] = (struct pair){name, str_trim(line)};
     }
     return true;
 }

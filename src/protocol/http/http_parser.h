@@ -41,7 +41,7 @@ struct http_parser {
     struct http_headers trailers; /* of trailer_text */
     uint32_t first_len;
     struct http_span *spans;
-    struct http_header *items;
+    struct pair *items;
     size_t count, cap;
     int error_status;
     const char *error_text;

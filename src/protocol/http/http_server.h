@@ -33,7 +33,7 @@ struct http_server_config {
     void *arg;
     /* What stands between each socket and the parser, as a new one per connection; NULL = nothing. */
     struct stream_filter *(*filter)(void *arg);
-    struct http_header extra; /* goes with every answer; no name = nothing does */
+    struct pair extra; /* goes with every answer; no name = nothing does */
     bool connects; /* CONNECT reaches on_request: the target is no path then; else it is refused */
     /* &http2_protocol (src/protocol/http2): spoken with peers that begin with its preface; NULL = HTTP/1 only. */
     const struct http_protocol *http2;
@@ -116,22 +116,21 @@ void http_pause(struct http_exchange *ex);
 void http_resume(struct http_exchange *ex);
 
 /* Whole answer. Content-Length is added; body bytes are copied. HEAD and 204/304 send no body. */
-void http_reply(struct http_exchange *ex, int status, const struct http_header *headers,
-                size_t count, struct str body);
+void http_reply(struct http_exchange *ex, int status, const struct pair *headers, size_t count,
+                struct str body);
 /* The same without a copy of the body: bytes that are there for ever. */
-void http_reply_static(struct http_exchange *ex, int status, const struct http_header *headers,
+void http_reply_static(struct http_exchange *ex, int status, const struct pair *headers,
                        size_t count, struct str body);
 /* The same for malloc()ed bytes, which are freed when they are sent or nobody wants them. */
-void http_reply_owned(struct http_exchange *ex, int status, const struct http_header *headers,
+void http_reply_owned(struct http_exchange *ex, int status, const struct pair *headers,
                       size_t count, char *body_consume, size_t len);
 /* Answer in pieces. length >= 0 sends Content-Length, -1 chunked (or close-delimited for 1.0). */
-void http_begin(struct http_exchange *ex, int status, const struct http_header *headers,
-                size_t count, int64_t length);
+void http_begin(struct http_exchange *ex, int status, const struct pair *headers, size_t count,
+                int64_t length);
 /* Same, but http_write() sends bytes as they are (for proxies that pass a body's own framing through):
  * framing says how the body ends, Content-Length and Transfer-Encoding among `headers` do not count. */
 void http_begin_raw(struct http_exchange *ex, int status, struct str reason,
-                    const struct http_header *headers, size_t count,
-                    const struct http_framing *framing);
+                    const struct pair *headers, size_t count, const struct http_framing *framing);
 /* Copies or sends at once. Returns how many bytes wait to be sent. A producer stops when that is
  * above HTTP_HIGH_WATER and goes on in on_drain, called when it has fallen below HTTP_LOW_WATER. */
 enum { HTTP_HIGH_WATER = 256 * 1024, HTTP_LOW_WATER = 64 * 1024 };
@@ -146,7 +145,7 @@ void http_write_file(struct http_exchange *ex, int fd_consume, int64_t offset, i
 void http_end(struct http_exchange *ex);
 /* The same with trailers, where the answer's framing can carry them; else they are left out. Chunks that are passed on
  * (http_begin_raw()) end with them instead of with their blank line. */
-void http_end_trailers(struct http_exchange *ex, const struct http_header *trailers, size_t count);
+void http_end_trailers(struct http_exchange *ex, const struct pair *trailers, size_t count);
 /* Cuts the connection without finishing the answer: the client must see a broken body. */
 void http_abort(struct http_exchange *ex);
 /* Takes the connection over: returns its stream, which nobody watches, and in *rest the bytes that were

@@ -35,7 +35,7 @@ struct http2_client {
     struct buf batch;
     bool full;
     struct arena arena;
-    struct http_header items[HTTP_HEADER_COUNT_MAX];
+    struct pair items[HTTP_HEADER_COUNT_MAX];
     size_t count, bytes; /* of the head or trailers that come */
     int status;
     struct http_headers trailers, own_trailers;
@@ -91,7 +91,7 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint
         client->status = (int)status;
     if (key.len && key.p[0] != ':')
         client->items[client->count++] =
-            (struct http_header){arena_str(&client->arena, key), arena_str(&client->arena, text)};
+            (struct pair){arena_str(&client->arena, key), arena_str(&client->arena, text)};
     return 0;
 }
 
@@ -156,7 +156,7 @@ static int on_stream_close(nghttp2_session *ng, int32_t id, uint32_t error, void
 
 /* ---- what goes ---- */
 
-static nghttp2_nv field(const struct http_header *header)
+static nghttp2_nv field(const struct pair *header)
 {
     nghttp2_nv nv = {.namelen = header->name.len, .valuelen = header->value.len};
 
@@ -412,14 +412,10 @@ size_t http2_client_write(struct http2_client *client, const void *p, size_t len
 
 void http2_client_end(struct http2_client *client, const struct http_headers *trailers)
 {
-    struct http_header *copy = arena_alloc(&client->arena, (trailers->count + 1) * sizeof(*copy));
-
     if (client->ended)
         return;
-    for (size_t i = 0; i < trailers->count; i++)
-        copy[i] = (struct http_header){arena_str(&client->arena, trailers->items[i].name),
-                                       arena_str(&client->arena, trailers->items[i].value)};
-    client->own_trailers = (struct http_headers){copy, trailers->count};
+    client->own_trailers = (struct http_headers){
+        arena_pairs(&client->arena, trailers->items, trailers->count), trailers->count};
     client->ended = true;
     (void)nghttp2_session_resume_data(client->ng, client->id);
     update(client);

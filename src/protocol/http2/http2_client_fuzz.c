@@ -61,10 +61,10 @@ static void turn(struct loop *loop, int fd)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct http2_client_events events = {on_head, on_data, on_end, on_error, on_drain};
-    struct http_header items[] = {{STR(":method"), STR("POST")},
-                                  {STR(":scheme"), STR("http")},
-                                  {STR(":path"), STR("/")},
-                                  {STR(":authority"), STR("h")}};
+    struct pair items[] = {{STR(":method"), STR("POST")},
+                           {STR(":scheme"), STR("http")},
+                           {STR(":path"), STR("/")},
+                           {STR(":authority"), STR("h")}};
     struct http_headers headers = {items, 4}, none = {0};
     struct str all = str_n(data, size);
     struct http2_client *client;

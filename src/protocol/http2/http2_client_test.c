@@ -149,14 +149,14 @@ static void turn(void)
 
 static void begin(bool has_body)
 {
-    static const struct http_header items[] = {
+    static const struct pair items[] = {
         {STR_INIT(":method"), STR_INIT("POST")}, {STR_INIT(":scheme"), STR_INIT("http")},
         {STR_INIT(":path"), STR_INIT("/x")},     {STR_INIT(":authority"), STR_INIT("h")},
         {STR_INIT("te"), STR_INIT("trailers")},
     };
     struct http_headers headers = {.count = sizeof(items) / sizeof(*items)};
     nghttp2_session_callbacks *callbacks;
-    struct http_header copy[sizeof(items) / sizeof(*items)];
+    struct pair copy[sizeof(items) / sizeof(*items)];
     int pair[2];
 
     memcpy(copy, items, sizeof(items));
@@ -226,7 +226,7 @@ static void answer(size_t bytes)
 
 TEST(http2_client_passes_both_ways)
 {
-    struct http_header item = {STR("x-own"), STR("t")};
+    struct pair item = {STR("x-own"), STR("t")};
     struct http_headers trailers = {&item, 1};
 
     begin(true);

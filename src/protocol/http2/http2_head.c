@@ -58,8 +58,7 @@ static void add_field(struct http2_head *head, struct str name, struct str value
         return;
     }
     head->cookies += str_is(name, "cookie");
-    head->items[head->count++] =
-        (struct http_header){arena_str(arena, name), arena_str(arena, value)};
+    head->items[head->count++] = (struct pair){arena_str(arena, name), arena_str(arena, value)};
 }
 
 int http2_head_field(struct http2_session *session, struct str name, struct str value)
@@ -104,7 +103,7 @@ static void join_cookies(struct http2_head *head)
         (void)buf_add_str(&all, head->items[i].value);
     }
     head->items[first] =
-        (struct http_header){STR("cookie"), arena_str(&head->stream->ex.arena, buf_str(&all))};
+        (struct pair){STR("cookie"), arena_str(&head->stream->ex.arena, buf_str(&all))};
     head->count = kept;
 }
 
@@ -129,7 +128,7 @@ static void settle_host(struct http2_head *head)
     head->count = kept;
     if (head->authority.len)
         host = head->authority;
-    head->items[head->count++] = (struct http_header){STR("host"), host};
+    head->items[head->count++] = (struct pair){STR("host"), host};
 }
 
 /* The target goes into heads of HTTP/1 behind us: what would end it there must not be in it. */

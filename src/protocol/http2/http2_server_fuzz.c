@@ -25,7 +25,7 @@ static void on_data(struct http_exchange *ex, struct str data, void *arg)
 
 static void on_end(struct http_exchange *ex, void *arg)
 {
-    struct http_header trailer = {STR("x-end"), STR("1")};
+    struct pair trailer = {STR("x-end"), STR("1")};
 
     (void)arg;
     http_end_trailers(ex, &trailer, 1);

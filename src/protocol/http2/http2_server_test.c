@@ -232,8 +232,7 @@ TEST(http2_bounds_heads)
 
 TEST(http2_sends_and_takes_trailers)
 {
-    struct http_header trailers[] = {{STR("grpc-status"), STR("0")},
-                                     {STR("Grpc-Message"), STR("fine")}};
+    struct pair trailers[] = {{STR("grpc-status"), STR("0")}, {STR("Grpc-Message"), STR("fine")}};
     struct http2_reply *reply, *empty;
 
     begin();
@@ -263,9 +262,9 @@ TEST(http2_sends_and_takes_trailers)
 static void reply_chunked(const char *pieces[], size_t count)
 {
     struct http_framing chunked = {HTTP_BODY_CHUNKED, -1};
-    struct http_header headers[] = {{STR("Transfer-Encoding"), STR("chunked")},
-                                    {STR("Connection"), STR("keep-alive")},
-                                    {STR("X-Own"), STR(" padded ")}};
+    struct pair headers[] = {{STR("Transfer-Encoding"), STR("chunked")},
+                             {STR("Connection"), STR("keep-alive")},
+                             {STR("X-Own"), STR(" padded ")}};
 
     http_begin_raw(seen.kept, 200, STR("Fine"), headers, 3, &chunked);
     for (size_t i = 0; i < count; i++)

@@ -31,7 +31,7 @@ struct http2_stream {
     bool wide;              /* has one of the large windows */
     bool restart, progress; /* of the timers */
     size_t skipped;
-    const struct http_header *end_trailers; /* of the answer */
+    const struct pair *end_trailers; /* of the answer */
     size_t end_trailer_count;
 };
 
@@ -39,7 +39,7 @@ struct http2_stream {
 struct http2_head {
     struct http2_stream *stream; /* NULL: nobody's, to be dropped */
     struct str method, path, authority, scheme;
-    struct http_header items[HTTP_HEADER_COUNT_MAX + 1];
+    struct pair items[HTTP_HEADER_COUNT_MAX + 1];
     size_t count, fields, bytes, cookies;
     bool trailers;
     int refusal; /* status */

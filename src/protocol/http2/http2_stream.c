@@ -131,7 +131,7 @@ static struct str clean(struct arena *arena, struct str s)
 }
 
 /* All but those of a connection and `without`. */
-static size_t add_fields(struct arena *arena, const struct http_header *headers, size_t count,
+static size_t add_fields(struct arena *arena, const struct pair *headers, size_t count,
                          struct str without, nghttp2_nv *out)
 {
     size_t n = 0;
@@ -154,7 +154,7 @@ static bool says_length(const struct http_exchange *ex, const struct http_head *
 static size_t make_fields(struct http_exchange *ex, const struct http_head *head, nghttp2_nv *out)
 {
     const char *status = arena_printf(&ex->arena, "%03d", head->status % 1000);
-    const struct http_header *extra = &ex->server->config.extra;
+    const struct pair *extra = &ex->server->config.extra;
     size_t n = 0;
 
     out[n++] = field(STR(":status"), str_of(status));
@@ -278,17 +278,12 @@ static void send_file(struct http_exchange *ex, int fd_consume, int64_t offset, 
     queue_grew(stream);
 }
 
-static void send_end(struct http_exchange *ex, const struct http_header *trailers, size_t count)
+static void send_end(struct http_exchange *ex, const struct pair *trailers, size_t count)
 {
     struct http2_stream *stream = stream_of(ex);
-    struct http_header *copy;
 
     if (count && !ex->no_payload) {
-        copy = arena_alloc(&ex->arena, count * sizeof(*copy));
-        for (size_t i = 0; i < count; i++)
-            copy[i] = (struct http_header){arena_str(&ex->arena, trailers[i].name),
-                                           arena_str(&ex->arena, trailers[i].value)};
-        stream->end_trailers = copy;
+        stream->end_trailers = arena_pairs(&ex->arena, trailers, count);
         stream->end_trailer_count = count;
     }
     queue_grew(stream);

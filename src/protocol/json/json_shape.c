@@ -348,3 +348,28 @@ struct str json_get_str(const json_t *object, const char *name)
         return STR_NONE;
     return str_n(json_string_value(value), json_string_length(value));
 }
+
+size_t json_pairs(const json_t *object, struct arena *arena, struct pair **out)
+{
+    size_t count = 0;
+    const char *name;
+    json_t *value;
+
+    *out = arena_alloc(arena, (json_object_size(object) + 1) * sizeof(**out));
+    json_object_foreach ((json_t *)(uintptr_t)object, name, value)
+        if (json_is_string(value))
+            (*out)[count++] = (struct pair){
+                arena_str(arena, str_of(name)),
+                arena_str(arena, str_n(json_string_value(value), json_string_length(value)))};
+    return count;
+}
+
+json_t *json_of_pairs(const struct pair *pairs, size_t count)
+{
+    json_t *object = json_object();
+
+    for (size_t i = 0; i < count; i++)
+        (void)json_object_setn_new(object, pairs[i].name.len ? pairs[i].name.p : "",
+                                   pairs[i].name.len, json_str(pairs[i].value));
+    return object;
+}

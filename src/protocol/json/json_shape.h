@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/str.h"
@@ -99,3 +100,7 @@ size_t json_cost(struct str text);
 bool json_add_str(struct buf *out, struct str s);
 /* Member that is a string, or STR_NONE. */
 struct str json_get_str(const json_t *object, const char *name);
+/* The members of an object that are strings, copied into the arena, which has room for one more. */
+size_t json_pairs(const json_t *object, struct arena *arena, struct pair **out);
+/* New object; a name that is not valid UTF-8 is left out. */
+json_t *json_of_pairs(const struct pair *pairs, size_t count);

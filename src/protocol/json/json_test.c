@@ -39,6 +39,23 @@ static int read_text(const char *text, struct shape *out, json_t **tree, struct 
     return json_parse_as(fields, str_of(text), out, tree, err);
 }
 
+TEST(json_pairs_are_the_strings_of_an_object)
+{
+    auto_arena struct arena arena = {0};
+    auto_json json_t *object = NULL, *again = NULL;
+    struct pair *pairs, *none;
+    struct error err;
+
+    CHECK_INT(json_parse(STR("{\"a\":\"b\",\"n\":1,\"\":\"\"}"), &object, &err), 0);
+    CHECK_INT(json_pairs(object, &arena, &pairs), 2);
+    again = json_of_pairs(pairs, 2);
+    CHECK_INT(json_object_size(again), 2);
+    CHECK(str_is(json_get_str(again, "a"), "b") && json_get_str(again, "").p);
+    CHECK_INT(json_pairs(NULL, &arena, &none), 0);
+    pairs = arena_pairs(&arena, pairs, 2);
+    CHECK(str_is(pairs[0].name, "a") && str_is(pairs[0].value, "b") && !pairs[1].name.len);
+}
+
 TEST(json_reads_all_kinds)
 {
     auto_json json_t *tree = NULL;

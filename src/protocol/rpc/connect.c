@@ -18,10 +18,10 @@ enum { HEADER_COUNT = 2 };
         {STR_INIT("content-type"), STR_INIT(type)},                   \
             {STR_INIT("access-control-allow-origin"), STR_INIT("*")}, \
     }
-static const struct http_header unary_headers[HEADER_COUNT] = HEADERS(UNARY_JSON);
-static const struct http_header unary_proto_headers[HEADER_COUNT] = HEADERS(UNARY_PROTO);
-static const struct http_header stream_headers[HEADER_COUNT] = HEADERS(STREAM_JSON);
-static const struct http_header stream_proto_headers[HEADER_COUNT] = HEADERS(STREAM_PROTO);
+static const struct pair unary_headers[HEADER_COUNT] = HEADERS(UNARY_JSON);
+static const struct pair unary_proto_headers[HEADER_COUNT] = HEADERS(UNARY_PROTO);
+static const struct pair stream_headers[HEADER_COUNT] = HEADERS(STREAM_JSON);
+static const struct pair stream_proto_headers[HEADER_COUNT] = HEADERS(STREAM_PROTO);
 
 void connect_head(char out[CONNECT_HEAD_SIZE], uint8_t flags, uint32_t len)
 {

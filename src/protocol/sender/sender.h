@@ -23,7 +23,7 @@ struct sender_item {
     bool anywhere;       /* the team may name addresses that are not public */
     int64_t failures;    /* so often it was tried before */
     const char *url;
-    struct http_header headers[SENDER_HEADERS];
+    struct pair headers[SENDER_HEADERS];
     size_t header_count;
     struct str body;
     void *row; /* the kind's own */

@@ -47,10 +47,9 @@ static void check_unsupported(struct contract *contract)
 
 static void check_create(struct contract *contract)
 {
-    const struct provider_label labels[] = {
-        {STR(LABEL), str_of(contract->key)},
-        {STR("exo.sandbox.key"), STR("conversation:c 1&x=y:s")}};
-    const struct provider_label env[] = {{STR("CONTRACT_VAR"), STR("of the sandbox")}};
+    const struct pair labels[] = {{STR(LABEL), str_of(contract->key)},
+                                  {STR("exo.sandbox.key"), STR("conversation:c 1&x=y:s")}};
+    const struct pair env[] = {{STR("CONTRACT_VAR"), STR("of the sandbox")}};
     struct provider_spec spec = {.image = contract->image,
                                  .labels = labels,
                                  .label_count = 2,
@@ -79,8 +78,8 @@ static void check_get(struct contract *contract)
 
 static void check_find(struct contract *contract)
 {
-    struct provider_label labels[] = {{STR(LABEL), str_of(contract->key)},
-                                      {STR("exo.sandbox.key"), STR("conversation:c 1&x=y:s")}};
+    struct pair labels[] = {{STR(LABEL), str_of(contract->key)},
+                            {STR("exo.sandbox.key"), STR("conversation:c 1&x=y:s")}};
     struct provider_sandbox *found;
     struct error err = {0};
     size_t count;
@@ -180,7 +179,7 @@ static void check_binary_output(struct contract *contract)
 
 static void check_env_cwd(struct contract *contract)
 {
-    const struct provider_label env[] = {{STR("MINE"), STR("a \"b\" $c")}};
+    const struct pair env[] = {{STR("MINE"), STR("a \"b\" $c")}};
     const char *argv[] = {"/bin/sh", "-c", "pwd; echo \"$MINE\"; echo \"$CONTRACT_VAR\"", NULL};
     auto_result struct contract_result result = {0};
     struct error err = {0};

@@ -192,7 +192,7 @@ static void check_pause(struct contract *contract)
             err);
     MUST_INT(sandbox.state, PROVIDER_PAUSED);
     if (contract->features & PROVIDER_FIND) {
-        struct provider_label label = {STR("quicksand.contract"), str_of(contract->key)};
+        struct pair label = {STR("quicksand.contract"), str_of(contract->key)};
         struct provider_sandbox *found;
         size_t count;
 
@@ -284,7 +284,7 @@ static void check_kill(struct contract *contract)
     if (exec)
         MUST_FAIL(contract_sh(contract, "true", &refused, &err), err, ERROR_NOT_FOUND);
     if (contract->features & PROVIDER_FIND) {
-        struct provider_label label = {STR("quicksand.contract"), str_of(contract->key)};
+        struct pair label = {STR("quicksand.contract"), str_of(contract->key)};
         struct provider_sandbox *found;
         size_t count;
 

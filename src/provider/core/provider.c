@@ -288,7 +288,7 @@ int provider_create(struct provider *provider, const struct provider_spec *spec,
     return quiet(provider, provider->ops->create(provider, spec, arena, out, err), err);
 }
 
-static bool has_labels(const struct provider_sandbox *sandbox, const struct provider_label *labels,
+static bool has_labels(const struct provider_sandbox *sandbox, const struct pair *labels,
                        size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -310,9 +310,9 @@ static int newest_first(const void *a, const void *b)
     return (x->started_at_us < y->started_at_us) - (x->started_at_us > y->started_at_us);
 }
 
-int provider_find(struct provider *provider, struct str team_id,
-                  const struct provider_label *labels, size_t label_count, struct arena *arena,
-                  struct provider_sandbox **out, size_t *out_count, struct error *err)
+int provider_find(struct provider *provider, struct str team_id, const struct pair *labels,
+                  size_t label_count, struct arena *arena, struct provider_sandbox **out,
+                  size_t *out_count, struct error *err)
 {
     size_t found = 0;
 

@@ -20,6 +20,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/pair.h"
 #include "base/str.h"
 
 struct fetch;
@@ -124,10 +125,6 @@ enum provider_state {
     PROVIDER_ENDED
 };
 
-struct provider_label {
-    struct str name, value;
-};
-
 /* What is asked for. Strings and arrays are borrowed for the call. */
 struct provider_sandbox;
 struct conn;
@@ -144,9 +141,9 @@ struct provider_spec {
     struct str team_id;  /* embedded engine only: whose sandbox */
     struct str image;    /* template, image; STR_NONE = the provider's default */
     struct str snapshot; /* start from this (the kind was checked before); STR_NONE = image */
-    const struct provider_label *labels;
+    const struct pair *labels;
     size_t label_count;
-    const struct provider_label *env;
+    const struct pair *env;
     size_t env_count;
     enum provider_egress egress;
     json_t *allow_domains, *allow_cidrs; /* arrays of strings for EGRESS_RESTRICTED, or NULL */
@@ -169,7 +166,7 @@ struct provider_sandbox {
     struct str cdp_url; /* PROVIDER_CDP */
     struct str warning; /* of provider_create(); STR_NONE */
     int64_t started_at_us;
-    struct provider_label *labels;
+    struct pair *labels;
     size_t label_count;
 };
 
@@ -178,9 +175,9 @@ int provider_check(struct provider *provider, struct error *err);
 int provider_create(struct provider *provider, const struct provider_spec *spec,
                     struct arena *arena, struct provider_sandbox *out, struct error *err);
 /* Those with all the labels, newest first, running and paused. */
-int provider_find(struct provider *provider, struct str team_id,
-                  const struct provider_label *labels, size_t label_count, struct arena *arena,
-                  struct provider_sandbox **out, size_t *out_count, struct error *err);
+int provider_find(struct provider *provider, struct str team_id, const struct pair *labels,
+                  size_t label_count, struct arena *arena, struct provider_sandbox **out,
+                  size_t *out_count, struct error *err);
 
 /* A sandbox in all calls below: team_id as above, id and token as create or get told. */
 struct provider_ref {
@@ -210,7 +207,7 @@ int provider_snapshot_delete(struct provider *provider, struct str team_id, stru
 struct provider_address {
     struct str url;       /* for people and for us */
     struct str local_url; /* how this process reaches it, with `headers`; may equal url */
-    struct provider_label *headers;
+    struct pair *headers;
     size_t header_count;
     bool public_only; /* as of the provider's */
 };
@@ -249,7 +246,7 @@ int provider_ports(struct provider *provider, const struct provider_ref *ref,
 
 struct provider_command {
     const char *const *argv; /* NULL at the end; never through a shell of ours */
-    const struct provider_label *env;
+    const struct pair *env;
     size_t env_count;
     const char *cwd;  /* NULL = the sandbox's default */
     const char *user; /* NULL = the default */

@@ -109,7 +109,7 @@ int docker_create(struct provider *provider, const struct provider_spec *spec, s
                   struct provider_sandbox *out, struct error *err);
 
 /* ---- docker_machine.c ---- */
-int docker_find(struct provider *provider, struct str team_id, const struct provider_label *labels,
+int docker_find(struct provider *provider, struct str team_id, const struct pair *labels,
                 size_t label_count, struct arena *arena, struct provider_sandbox **out,
                 size_t *out_count, struct error *err);
 int docker_usage(struct provider *provider, const struct provider_ref *ref,

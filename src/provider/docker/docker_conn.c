@@ -30,7 +30,7 @@ static int conn_open(struct docker *docker, struct error *err)
 int docker_conn_request(struct docker *docker, const char *method, const char *path,
                         const json_t *body, struct http_call *out, struct error *err)
 {
-    static const struct http_header headers[] = {
+    static const struct pair headers[] = {
         {{"Upgrade", 7}, {"tcp", 3}},
         {{"Content-Type", 12}, {"application/json", 16}},
     };

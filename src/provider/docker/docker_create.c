@@ -15,7 +15,7 @@ enum { CREATE_MS = 120000, PULL_MS = 600000, MOUNTS_MAX = 32, MEM_MB_MIN = 8 };
  * child's status on the way. SIGTERM ends it, so that a stop need not wait for its grace period. */
 static const char *const keep_alive = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done";
 
-static int add_pairs(const struct docker *docker, const struct provider_label *pairs, size_t count,
+static int add_pairs(const struct docker *docker, const struct pair *pairs, size_t count,
                      const char *what, json_t *list, json_t *object, struct error *err)
 {
     for (size_t i = 0; i < count; i++) {
@@ -260,17 +260,6 @@ static int start(struct docker *docker, struct str id, struct error *err)
     return -1;
 }
 
-static struct provider_label *copy_labels(struct arena *arena, const struct provider_label *labels,
-                                          size_t count)
-{
-    struct provider_label *copy = arena_alloc(arena, (count ? count : 1) * sizeof(*copy));
-
-    for (size_t i = 0; i < count; i++)
-        copy[i] = (struct provider_label){arena_str(arena, labels[i].name),
-                                          arena_str(arena, labels[i].value)};
-    return copy;
-}
-
 int docker_create(struct provider *provider, const struct provider_spec *spec, struct arena *arena,
                   struct provider_sandbox *out, struct error *err)
 {
@@ -308,7 +297,7 @@ int docker_create(struct provider *provider, const struct provider_spec *spec, s
         .state = PROVIDER_RUNNING,
         .image = arena_str(arena, image),
         .started_at_us = clock_wall_us(),
-        .labels = copy_labels(arena, spec->labels, spec->label_count),
+        .labels = arena_pairs(arena, spec->labels, spec->label_count),
         .label_count = spec->label_count,
     };
     return 0;

@@ -222,7 +222,7 @@ static int upload(struct docker *docker, struct str container, const char *dir, 
     char version[16];
     auto_buf struct buf url, query;
     auto_response struct fetch_response response = {0};
-    struct http_header type = {STR("Content-Type"), STR("application/x-tar")};
+    struct pair type = {STR("Content-Type"), STR("application/x-tar")};
     struct fetch_request request = {
         .method = "PUT",
         .unix_path = docker->unix_path,

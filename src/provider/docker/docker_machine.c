@@ -37,7 +37,7 @@ static void read_labels(struct arena *arena, json_t *labels, struct provider_san
         if (json_string_length(value) == 0 || strcmp(name, DOCKER_MARK_LABEL) == 0 ||
             strcmp(name, DOCKER_ENV_LABEL) == 0)
             continue;
-        out->labels[out->label_count++] = (struct provider_label){
+        out->labels[out->label_count++] = (struct pair){
             arena_str(arena, str_of(name)), arena_str(arena, str_of(json_string_value(value)))};
     }
 }
@@ -92,7 +92,7 @@ int docker_get(struct provider *provider, const struct provider_ref *ref, struct
 
 /* ---- find ---- */
 
-static json_t *filters(const struct provider_label *labels, size_t count)
+static json_t *filters(const struct pair *labels, size_t count)
 {
     json_t *list = json_pack("[s]", DOCKER_MARK_LABEL "=1");
 
@@ -102,7 +102,7 @@ static json_t *filters(const struct provider_label *labels, size_t count)
     return json_pack("{s:o}", "label", list);
 }
 
-int docker_find(struct provider *provider, struct str team_id, const struct provider_label *labels,
+int docker_find(struct provider *provider, struct str team_id, const struct pair *labels,
                 size_t label_count, struct arena *arena, struct provider_sandbox **out,
                 size_t *out_count, struct error *err)
 {

@@ -216,9 +216,9 @@ TEST_TIMEOUT(docker_real_files_belong_to_the_user, 60)
 
 TEST_TIMEOUT(docker_real_snapshot_has_no_labels_and_variables, 120)
 {
-    struct provider_label labels[] = {{STR("exo.sandbox.key"), STR("conv:1=2 x")}};
-    struct provider_label other[] = {{STR("else"), STR("1")}};
-    struct provider_label env[] = {{STR("TOKEN"), STR("secret")}};
+    struct pair labels[] = {{STR("exo.sandbox.key"), STR("conv:1=2 x")}};
+    struct pair other[] = {{STR("else"), STR("1")}};
+    struct pair env[] = {{STR("TOKEN"), STR("secret")}};
     struct provider_spec spec = {
         .labels = labels, .label_count = 1, .env = env, .env_count = 1, .egress = EGRESS_ALLOW_ALL};
     struct provider_spec again = {.labels = other, .label_count = 1, .egress = EGRESS_ALLOW_ALL};

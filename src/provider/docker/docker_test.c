@@ -249,8 +249,8 @@ TEST(docker_frames_garbage)
 
 TEST(docker_create_body)
 {
-    struct provider_label labels[] = {{STR("exo.sandbox.key"), STR("conv:1=2")}};
-    struct provider_label env[] = {{STR("TOKEN"), STR("s p")}};
+    struct pair labels[] = {{STR("exo.sandbox.key"), STR("conv:1=2")}};
+    struct pair env[] = {{STR("TOKEN"), STR("s p")}};
     struct provider_spec spec = {.labels = labels,
                                  .label_count = 1,
                                  .env = env,
@@ -355,7 +355,7 @@ TEST(docker_version_is_negotiated)
 
 TEST(docker_find)
 {
-    struct provider_label label = {STR("k"), STR("a:b=c")};
+    struct pair label = {STR("k"), STR("a:b=c")};
     struct provider_sandbox *found;
     size_t count;
 

@@ -34,7 +34,7 @@ int e2b_get(struct provider *provider, const struct provider_ref *ref, struct ar
 /* e2b_sandbox.c */
 int e2b_create(struct provider *provider, const struct provider_spec *spec, struct arena *arena,
                struct provider_sandbox *out, struct error *err);
-int e2b_find(struct provider *provider, struct str team_id, const struct provider_label *labels,
+int e2b_find(struct provider *provider, struct str team_id, const struct pair *labels,
              size_t label_count, struct arena *arena, struct provider_sandbox **out,
              size_t *out_count, struct error *err);
 int e2b_connect(struct provider *provider, const struct provider_ref *ref, int64_t ttl_s,

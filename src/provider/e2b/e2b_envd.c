@@ -3,7 +3,7 @@
 
 static void add_header(struct envd_address *address, struct str name, struct str value)
 {
-    address->extra[address->extra_count++] = (struct http_header){name, value};
+    address->extra[address->extra_count++] = (struct pair){name, value};
 }
 
 int e2b_envd(struct provider *provider, const struct provider_ref *ref, struct envd_place *place,

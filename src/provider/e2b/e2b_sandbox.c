@@ -24,19 +24,6 @@ static int make_path(const struct e2b *e2b, struct str id, const char *tail, cha
     return 0;
 }
 
-static void read_labels(const json_t *metadata, struct arena *arena, struct provider_sandbox *out)
-{
-    size_t count = json_object_size(metadata);
-    const char *name;
-    json_t *value;
-
-    out->labels = arena_alloc(arena, (count + 1) * sizeof(*out->labels));
-    json_object_foreach ((json_t *)(uintptr_t)metadata, name, value)
-        if (json_is_string(value))
-            out->labels[out->label_count++] = (struct provider_label){
-                arena_str(arena, str_of(name)), arena_str(arena, str_of(json_string_value(value)))};
-}
-
 static int read_sandbox(const struct e2b *e2b, const json_t *json, struct arena *arena,
                         struct provider_sandbox *out, struct error *err)
 {
@@ -53,20 +40,8 @@ static int read_sandbox(const struct e2b *e2b, const json_t *json, struct arena 
     };
     if (started.p)
         (void)clock_parse(started, &out->started_at_us);
-    read_labels(json_object_get(json, "metadata"), arena, out);
+    out->label_count = json_pairs(json_object_get(json, "metadata"), arena, &out->labels);
     return 0;
-}
-
-static json_t *labels_object(const struct provider_label *labels, size_t count)
-{
-    json_t *object = json_object();
-
-    for (size_t i = 0; i < count; i++) {
-        auto_free char *name = str_dup(labels[i].name);
-
-        (void)json_object_set_new(object, name, json_str(labels[i].value));
-    }
-    return object;
 }
 
 /* What may be reached, everything else being denied. */
@@ -101,9 +76,9 @@ static json_t *create_body(const struct e2b *e2b, const struct provider_spec *sp
     (void)json_object_set_new(body, "secure", json_boolean(e2b->secure));
     (void)json_object_set_new(body, "allow_internet_access",
                               json_boolean(spec->egress != EGRESS_DENY_ALL));
-    (void)json_object_set_new(body, "metadata", labels_object(spec->labels, spec->label_count));
+    (void)json_object_set_new(body, "metadata", json_of_pairs(spec->labels, spec->label_count));
     if (spec->env_count)
-        (void)json_object_set_new(body, "envVars", labels_object(spec->env, spec->env_count));
+        (void)json_object_set_new(body, "envVars", json_of_pairs(spec->env, spec->env_count));
     if (spec->egress == EGRESS_RESTRICTED)
         (void)json_object_set_new(body, "network", restricted_network(spec));
     if (spec->peers)
@@ -129,16 +104,13 @@ int e2b_create(struct provider *provider, const struct provider_spec *spec, stru
         read_sandbox(e2b, answer, arena, out, err) < 0)
         return -1;
     out->started_at_us = out->started_at_us ? out->started_at_us : clock_wall_us();
-    out->labels = arena_alloc(arena, (spec->label_count + 1) * sizeof(*out->labels));
-    for (size_t i = 0; i < spec->label_count; i++)
-        out->labels[i] = (struct provider_label){arena_str(arena, spec->labels[i].name),
-                                                 arena_str(arena, spec->labels[i].value)};
+    out->labels = arena_pairs(arena, spec->labels, spec->label_count);
     out->label_count = spec->label_count;
     return 0;
 }
 
 /* Servers decode the parameter, then the whole filter, then each name and value. */
-static void add_filter(struct buf *path, const struct provider_label *labels, size_t count)
+static void add_filter(struct buf *path, const struct pair *labels, size_t count)
 {
     auto_buf struct buf filter = {0}, twice = {0};
 
@@ -160,7 +132,7 @@ static void add_filter(struct buf *path, const struct provider_label *labels, si
     rest_query(path, "metadata", buf_str(&twice));
 }
 
-int e2b_find(struct provider *provider, struct str team_id, const struct provider_label *labels,
+int e2b_find(struct provider *provider, struct str team_id, const struct pair *labels,
              size_t label_count, struct arena *arena, struct provider_sandbox **out,
              size_t *out_count, struct error *err)
 {

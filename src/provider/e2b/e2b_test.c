@@ -213,8 +213,8 @@ static bool saw(const char *text)
 
 TEST(e2b_create)
 {
-    const struct provider_label labels[] = {{STR("exo.sandbox.key"), STR("conversation:c:s")}};
-    const struct provider_label env[] = {{STR("A"), STR("b")}};
+    const struct pair labels[] = {{STR("exo.sandbox.key"), STR("conversation:c:s")}};
+    const struct pair env[] = {{STR("A"), STR("b")}};
     struct provider_spec spec = {.image = STR("tpl"),
                                  .labels = labels,
                                  .label_count = 1,
@@ -289,8 +289,8 @@ TEST(e2b_refused_at_once)
 
 TEST(e2b_find)
 {
-    const struct provider_label labels[] = {{STR("k:1"), STR("a&b=c %")}};
-    const struct provider_label others[] = {{STR("k:1"), STR("other")}};
+    const struct pair labels[] = {{STR("k:1"), STR("a&b=c %")}};
+    const struct pair others[] = {{STR("k:1"), STR("other")}};
     struct provider_sandbox *found;
     size_t count;
     struct test t;
@@ -627,7 +627,7 @@ TEST_TIMEOUT(e2b_live, 300)
     const char *key = getenv("E2B_API_KEY"), *url = getenv("E2B_API_URL"),
                *domain = getenv("E2B_DOMAIN"), *image = getenv("E2B_TEMPLATE");
     static const char *const argv[] = {"sh", "-c", "cat /tmp/kept", NULL};
-    const struct provider_label labels[] = {{STR("quicksand.test"), STR("e2b:live 1")}};
+    const struct pair labels[] = {{STR("quicksand.test"), STR("e2b:live 1")}};
     struct provider_config config = {.name = "live", .type = "e2b", .api_key = key};
     struct provider_spec spec = {.egress = EGRESS_ALLOW_ALL,
                                  .ttl_s = 120,

@@ -133,27 +133,6 @@ static void tell(const struct sandbox_view *view, struct provider_sandbox *out)
     };
 }
 
-static void tell_labels(const struct sandbox_view *view, struct arena *arena,
-                        struct provider_sandbox *out)
-{
-    struct sandbox_pair *pairs;
-
-    out->label_count = sandbox_view_metadata(view, arena, &pairs);
-    out->labels = arena_alloc(arena, (out->label_count + 1) * sizeof(*out->labels));
-    for (size_t i = 0; i < out->label_count; i++)
-        out->labels[i] = (struct provider_label){pairs[i].name, pairs[i].value};
-}
-
-static const struct sandbox_pair *pairs_of(const struct provider_label *labels, size_t count,
-                                           struct arena *arena)
-{
-    struct sandbox_pair *pairs = arena_alloc(arena, (count + 1) * sizeof(*pairs));
-
-    for (size_t i = 0; i < count; i++)
-        pairs[i] = (struct sandbox_pair){labels[i].name, labels[i].value};
-    return pairs;
-}
-
 static int embedded_check(struct provider *provider, struct error *err)
 {
     auto_arena struct arena arena = {0};
@@ -165,7 +144,7 @@ static int embedded_check(struct provider *provider, struct error *err)
 }
 
 static struct sandbox_new request_of(const struct embedded *embedded,
-                                     const struct provider_spec *spec, struct arena *arena)
+                                     const struct provider_spec *spec)
 {
     return (struct sandbox_new){
         .team_id = spec->team_id,
@@ -180,9 +159,9 @@ static struct sandbox_new request_of(const struct embedded *embedded,
         .cpu_count = spec->cpu,
         .mem_mb = spec->mem_mb,
         .disk_mb = spec->disk_mb,
-        .metadata = pairs_of(spec->labels, spec->label_count, arena),
+        .metadata = spec->labels,
         .metadata_count = spec->label_count,
-        .env = pairs_of(spec->env, spec->env_count, arena),
+        .env = spec->env,
         .env_count = spec->env_count,
     };
 }
@@ -232,7 +211,7 @@ static int embedded_create(struct provider *provider, const struct provider_spec
 {
     const struct embedded *embedded = provider->impl;
     struct sandbox_creates *creates = embedded->engine->creates;
-    struct sandbox_new request = request_of(embedded, spec, arena);
+    struct sandbox_new request = request_of(embedded, spec);
     struct sandbox_joint joint = {.run = run_joint, .arg = spec->joint};
     struct sandbox_view view = {0};
     int r;
@@ -253,20 +232,16 @@ static int embedded_create(struct provider *provider, const struct provider_spec
         return refused(provider, err);
     tell(&view, out);
     out->label_count = spec->label_count;
-    out->labels = arena_alloc(arena, (spec->label_count + 1) * sizeof(*out->labels));
-    for (size_t i = 0; i < spec->label_count; i++)
-        out->labels[i] = (struct provider_label){arena_str(arena, spec->labels[i].name),
-                                                 arena_str(arena, spec->labels[i].value)};
+    out->labels = arena_pairs(arena, spec->labels, spec->label_count);
     return 0;
 }
 
-static int embedded_find(struct provider *provider, struct str team_id,
-                         const struct provider_label *labels, size_t label_count,
-                         struct arena *arena, struct provider_sandbox **out, size_t *out_count,
-                         struct error *err)
+static int embedded_find(struct provider *provider, struct str team_id, const struct pair *labels,
+                         size_t label_count, struct arena *arena, struct provider_sandbox **out,
+                         size_t *out_count, struct error *err)
 {
     struct sandbox_filter filter = {.team_id = team_id,
-                                    .metadata = pairs_of(labels, label_count, arena),
+                                    .metadata = labels,
                                     .metadata_count = label_count,
                                     .running = true,
                                     .paused = true,
@@ -278,7 +253,7 @@ static int embedded_find(struct provider *provider, struct str team_id,
     *out = arena_alloc(arena, (page.count + 1) * sizeof(**out));
     for (size_t i = 0; i < page.count; i++) {
         tell(&page.items[i], &(*out)[i]);
-        tell_labels(&page.items[i], arena, &(*out)[i]);
+        (*out)[i].label_count = sandbox_view_metadata(&page.items[i], arena, &(*out)[i].labels);
     }
     *out_count = page.count;
     return 0;
@@ -294,7 +269,7 @@ static int embedded_get(struct provider *provider, const struct provider_ref *re
     if (sandbox_get(all_of(provider), ref->team_id, ref->id, arena, &view, err) < 0)
         return refused(provider, err);
     tell(&view, out);
-    tell_labels(&view, arena, out);
+    out->label_count = sandbox_view_metadata(&view, arena, &out->labels);
     return 0;
 }
 
@@ -313,7 +288,7 @@ static int embedded_connect(struct provider *provider, const struct provider_ref
                         err) < 0)
         return refused(provider, err);
     tell(&view, out);
-    tell_labels(&view, arena, out);
+    out->label_count = sandbox_view_metadata(&view, arena, &out->labels);
     out->state = PROVIDER_RUNNING;
     return 0;
 }
@@ -432,7 +407,7 @@ static int embedded_address(struct provider *provider, const struct provider_ref
     if (sandbox_get(all_of(provider), ref->team_id, ref->id, arena, &view, &ignored) == 0 &&
         view.traffic_token.len)
         out->headers[out->header_count++] =
-            (struct provider_label){STR("E2b-Traffic-Access-Token"), view.traffic_token};
+            (struct pair){STR("E2b-Traffic-Access-Token"), view.traffic_token};
     return 0;
 }
 

@@ -73,7 +73,7 @@ static struct provider_ref made(struct here *here, const struct provider_spec *s
 
 TEST(embedded_machine)
 {
-    const struct provider_label label = {STR("app"), STR("x")}, variable = {STR("A"), STR("b")};
+    const struct pair label = {STR("app"), STR("x")}, variable = {STR("A"), STR("b")};
     const struct provider_spec spec = {.team_id = TEAM,
                                        .labels = &label,
                                        .label_count = 1,
@@ -213,7 +213,7 @@ static void check_create(struct here *here, const struct provider_spec *spec, en
 
 TEST(embedded_keeps_the_errors_of_the_domain)
 {
-    const struct provider_label variable = {STR("A=B"), STR("c")};
+    const struct pair variable = {STR("A=B"), STR("c")};
     struct provider_sandbox machine;
     struct error refusal = {0};
     auto_here struct here here;

@@ -170,9 +170,8 @@ static struct provider_process *wrap(struct envd_process *process_consume)
 int envd_place_start(const struct envd_address *address, const struct provider_command *command,
                      struct provider_process **out, struct error *err)
 {
-    auto_free struct envd_variable *env = xcalloc(command->env_count + 1, sizeof(*env));
     const struct envd_command start = {.argv = command->argv,
-                                       .env = env,
+                                       .env = command->env,
                                        .env_count = command->env_count,
                                        .cwd = command->cwd,
                                        .user = command->user,
@@ -185,8 +184,6 @@ int envd_place_start(const struct envd_address *address, const struct provider_c
                                        .input_ms = command->input_ms};
     struct envd_process *process;
 
-    for (size_t i = 0; i < command->env_count; i++)
-        env[i] = (struct envd_variable){command->env[i].name, command->env[i].value};
     if (envd_start(address, &start, &process, err) < 0)
         return -1;
     *out = wrap(process);
@@ -319,8 +316,8 @@ void envd_machine_address(const char *server, const char *domain, struct str id,
     out->local_url = arena_str(arena, str_of(server));
     out->url = str_of(named_url(server, domain ? domain : "localhost", id, port, arena));
     out->headers = arena_alloc(arena, 3 * sizeof(*out->headers)); /* one more may be added */
-    out->headers[0] = (struct provider_label){STR("E2b-Sandbox-Id"), arena_str(arena, id)};
+    out->headers[0] = (struct pair){STR("E2b-Sandbox-Id"), arena_str(arena, id)};
     out->headers[1] =
-        (struct provider_label){STR("E2b-Sandbox-Port"), str_of(arena_printf(arena, "%u", port))};
+        (struct pair){STR("E2b-Sandbox-Port"), str_of(arena_printf(arena, "%u", port))};
     out->header_count = 2;
 }

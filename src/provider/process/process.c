@@ -194,32 +194,6 @@ static ssize_t source_text(void *arg, void *p, size_t size)
     return (ssize_t)n;
 }
 
-static struct provider_label *read_pairs(const json_t *object, struct arena *arena, size_t *count)
-{
-    struct provider_label *out = arena_alloc(arena, (json_object_size(object) + 1) * sizeof(*out));
-    const char *name;
-    json_t *value;
-
-    *count = 0;
-    json_object_foreach ((json_t *)(uintptr_t)object, name, value)
-        if (json_is_string(value))
-            out[(*count)++] = (struct provider_label){
-                arena_str(arena, str_of(name)), arena_str(arena, str_of(json_string_value(value)))};
-    return out;
-}
-
-static json_t *write_pairs(const struct provider_label *pairs, size_t count)
-{
-    json_t *object = json_object();
-
-    for (size_t i = 0; i < count; i++) {
-        auto_free char *name = str_dup(pairs[i].name);
-
-        (void)json_object_set_new(object, name, json_str(pairs[i].value));
-    }
-    return object;
-}
-
 static int no_sandbox(const struct local *local, struct str id, struct error *err)
 {
     return error_set(err, ERROR_NOT_FOUND, "%s: there is no sandbox '%.*s'", local->who,
@@ -258,9 +232,9 @@ int process_load(struct provider *provider, struct str id, struct arena *arena,
         .address = arena_str(arena, json_get_str(json, "directory")),
         .started_at_us = json_integer_value(json_object_get(json, "started_at_us")),
     };
-    out->sandbox.labels =
-        read_pairs(json_object_get(json, "labels"), arena, &out->sandbox.label_count);
-    out->env = read_pairs(json_object_get(json, "env"), arena, &out->env_count);
+    out->sandbox.label_count =
+        json_pairs(json_object_get(json, "labels"), arena, &out->sandbox.labels);
+    out->env_count = json_pairs(json_object_get(json, "env"), arena, &out->env);
     return 0;
 }
 
@@ -286,10 +260,10 @@ static int process_create(struct provider *provider, const struct provider_spec 
     if (!directory.path.len)
         return error_set(err, ERROR_UNAVAILABLE, "%s: envd does not say where '%s' is", address.who,
                          id);
-    json = json_pack("{s:o, s:o, s:o, s:I, s:o}", "labels",
-                     write_pairs(spec->labels, spec->label_count), "env",
-                     write_pairs(spec->env, spec->env_count), "directory", json_str(directory.path),
-                     "started_at_us", (json_int_t)clock_wall_us(), "image", json_str(spec->image));
+    json = json_pack(
+        "{s:o, s:o, s:o, s:I, s:o}", "labels", json_of_pairs(spec->labels, spec->label_count),
+        "env", json_of_pairs(spec->env, spec->env_count), "directory", json_str(directory.path),
+        "started_at_us", (json_int_t)clock_wall_us(), "image", json_str(spec->image));
     text = json_text(json);
     source = (struct text){str_of(text)};
     (void)snprintf(path, sizeof(path), "%s/" BOX_FILE, id);
@@ -304,10 +278,9 @@ static int process_create(struct provider *provider, const struct provider_spec 
     return 0;
 }
 
-static int process_find(struct provider *provider, struct str team_id,
-                        const struct provider_label *labels, size_t label_count,
-                        struct arena *arena, struct provider_sandbox **out, size_t *out_count,
-                        struct error *err)
+static int process_find(struct provider *provider, struct str team_id, const struct pair *labels,
+                        size_t label_count, struct arena *arena, struct provider_sandbox **out,
+                        size_t *out_count, struct error *err)
 {
     struct envd_address address;
     struct envd_file *files;
@@ -442,7 +415,7 @@ static int process_start(struct provider *provider, const struct provider_ref *r
     struct provider_command mine = *command;
     auto_arena struct arena arena = {0};
     struct envd_address address;
-    struct provider_label *env;
+    struct pair *env;
     struct process_machine machine;
     char tag[16];
     size_t count = 0;
@@ -454,14 +427,14 @@ static int process_start(struct provider *provider, const struct provider_ref *r
         local_address(provider, &address, err) < 0)
         return -1;
     env = arena_alloc(&arena, (machine.env_count + command->env_count + 3) * sizeof(*env));
-    env[count++] = (struct provider_label){STR("HOME"), machine.sandbox.address};
+    env[count++] = (struct pair){STR("HOME"), machine.sandbox.address};
     /* What is left there ends with the machine, unlike what is in the host's /tmp. */
-    env[count++] = (struct provider_label){STR("TMPDIR"), machine.sandbox.address};
+    env[count++] = (struct pair){STR("TMPDIR"), machine.sandbox.address};
     for (size_t i = 0; i < machine.env_count; i++)
         env[count++] = machine.env[i];
     for (size_t i = 0; i < command->env_count; i++)
         env[count++] = command->env[i];
-    env[count++] = (struct provider_label){STR(BOX_ENV), ref->id};
+    env[count++] = (struct pair){STR(BOX_ENV), ref->id};
     mine.env = env;
     mine.env_count = count;
     id_hex(tag, 7);

@@ -23,7 +23,7 @@ struct local {
 /* Of one sandbox: what its file says. */
 struct process_machine {
     struct provider_sandbox sandbox; /* address: its directory */
-    struct provider_label *env;
+    struct pair *env;
     size_t env_count;
 };
 

@@ -212,8 +212,8 @@ static void tell(const struct fake_machine *machine, struct arena *arena,
         .label_count = machine->label_count,
     };
     for (size_t i = 0; i < machine->label_count; i++)
-        out->labels[i] = (struct provider_label){arena_str(arena, str_of(machine->names[i])),
-                                                 arena_str(arena, str_of(machine->values[i]))};
+        out->labels[i] = (struct pair){arena_str(arena, str_of(machine->names[i])),
+                                       arena_str(arena, str_of(machine->values[i]))};
 }
 
 static int fake_check(struct provider *provider, struct error *err)
@@ -263,10 +263,9 @@ static int fake_create(struct provider *provider, const struct provider_spec *sp
     return r;
 }
 
-static int fake_find_all(struct provider *provider, struct str team_id,
-                         const struct provider_label *labels, size_t label_count,
-                         struct arena *arena, struct provider_sandbox **out, size_t *out_count,
-                         struct error *err)
+static int fake_find_all(struct provider *provider, struct str team_id, const struct pair *labels,
+                         size_t label_count, struct arena *arena, struct provider_sandbox **out,
+                         size_t *out_count, struct error *err)
 {
     struct provider_fake *fake = fake_of(provider);
     struct list *node;

@@ -93,8 +93,8 @@ int runtime_command_argv(struct runtime *runtime, struct provider *provider,
 
 /* ---- environment ---- */
 
-static int add_env(const json_t *object, struct provider_label *env, size_t *count,
-                   struct arena *arena, struct error *err)
+static int add_env(const json_t *object, struct pair *env, size_t *count, struct arena *arena,
+                   struct error *err)
 {
     const char *name;
     json_t *value;
@@ -111,7 +111,7 @@ static int add_env(const json_t *object, struct provider_label *env, size_t *cou
             at++;
         if (at == ENV_MAX)
             return error_set(err, ERROR_LIMIT, "more than %d environment variables", ENV_MAX);
-        env[at] = (struct provider_label){
+        env[at] = (struct pair){
             arena_str(arena, str_of(name)),
             arena_str(arena, str_n(json_string_value(value), json_string_length(value)))};
         if (at == *count)
@@ -121,10 +121,10 @@ static int add_env(const json_t *object, struct provider_label *env, size_t *cou
 }
 
 int runtime_command_env(const json_t *first, const json_t *second, struct arena *arena,
-                        const struct provider_label **out, size_t *out_count, struct error *err)
+                        const struct pair **out, size_t *out_count, struct error *err)
 {
     size_t most = json_object_size(first) + json_object_size(second);
-    struct provider_label *env;
+    struct pair *env;
 
     *out_count = 0;
     *out = NULL;

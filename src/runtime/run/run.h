@@ -69,7 +69,7 @@ struct runtime_running;
 struct runtime_output;
 struct runtime_run {
     const char *const *argv;
-    const struct provider_label *env;
+    const struct pair *env;
     size_t env_count;
     const char *cwd, *user;
     struct str input; /* STR_NONE = none */
@@ -98,7 +98,7 @@ int runtime_command_argv(struct runtime *runtime, struct provider *provider,
                          const char *const **out, struct error *err);
 /* Later ones win over earlier ones. Objects of strings, or NULL. */
 int runtime_command_env(const json_t *first, const json_t *second, struct arena *arena,
-                        const struct provider_label **out, size_t *out_count, struct error *err);
+                        const struct pair **out, size_t *out_count, struct error *err);
 /* For people: the line, or the words joined; masked and cut to 4 KiB. */
 struct str runtime_command_text(struct runtime *runtime, struct str team_id,
                                 const struct runtime_command *command, struct arena *arena);

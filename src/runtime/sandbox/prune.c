@@ -330,8 +330,7 @@ static void prune_machine(struct prune *prune, struct backend *backend,
 
 static void prune_backend(struct prune *prune, struct backend *backend, struct str team_id)
 {
-    const struct provider_label wanted = {STR("quicksand.instance"),
-                                          runtime_instance_name(prune->runtime)};
+    const struct pair wanted = {STR("quicksand.instance"), runtime_instance_name(prune->runtime)};
     struct provider *provider = backend_provider(backend);
     struct provider_sandbox *machines = NULL;
     size_t count = 0;

@@ -20,8 +20,7 @@ enum {
 static int list_machines(struct runtime *runtime, struct backend *backend, struct arena *arena,
                          struct map *out)
 {
-    const struct provider_label wanted = {STR("quicksand.instance"),
-                                          runtime_instance_name(runtime)};
+    const struct pair wanted = {STR("quicksand.instance"), runtime_instance_name(runtime)};
     struct provider *provider = backend_provider(backend);
     struct provider_sandbox *machines = NULL;
     struct error err = {0};

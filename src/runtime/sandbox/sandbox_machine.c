@@ -31,15 +31,14 @@ static bool can_find(struct runtime *runtime, struct backend *backend)
            provider_caps(backend_provider(backend))->features & PROVIDER_FIND;
 }
 
-static void add_label(struct provider_label *labels, size_t *count, const char *name,
-                      struct str value)
+static void add_label(struct pair *labels, size_t *count, const char *name, struct str value)
 {
     if (value.len)
-        labels[(*count)++] = (struct provider_label){str_of(name), value};
+        labels[(*count)++] = (struct pair){str_of(name), value};
 }
 
 static size_t own_labels(const struct runtime *runtime, const struct store_runtime_sandbox *row,
-                         struct provider_label *labels)
+                         struct pair *labels)
 {
     size_t count = 0;
 
@@ -59,7 +58,7 @@ static void spec_labels(const struct runtime *runtime, const struct machine_spec
                         struct arena *arena, struct provider_spec *spec)
 {
     size_t max = json_object_size(wanted->metadata) + LABELS_MAX, count;
-    struct provider_label *labels = arena_alloc(arena, max * sizeof(*labels));
+    struct pair *labels = arena_alloc(arena, max * sizeof(*labels));
     const char *name;
     json_t *value;
 
@@ -67,7 +66,7 @@ static void spec_labels(const struct runtime *runtime, const struct machine_spec
     json_object_foreach ((json_t *)(uintptr_t)wanted->metadata, name, value)
         if (strncmp(name, "quicksand.", 10) != 0 && strncmp(name, "exo.sandbox.", 12) != 0 &&
             count < max)
-            labels[count++] = (struct provider_label){
+            labels[count++] = (struct pair){
                 str_of(name), str_n(json_string_value(value), json_string_length(value))};
     spec->labels = labels;
     spec->label_count = count;
@@ -107,7 +106,7 @@ struct found {
 };
 
 static int find_by(struct runtime *runtime, struct backend *backend, struct str team_id,
-                   const struct provider_label *labels, size_t label_count, struct arena *arena,
+                   const struct pair *labels, size_t label_count, struct arena *arena,
                    struct found *out, struct error *err)
 {
     struct backend_try try = {.once_more_is_safe = true};
@@ -126,7 +125,7 @@ int machine_find(struct runtime *runtime, struct backend *backend,
                  const struct store_runtime_sandbox *row, struct str except, struct arena *arena,
                  struct provider_sandbox *out, struct error *err)
 {
-    const struct provider_label labels[] = {
+    const struct pair labels[] = {
         {STR("quicksand.key"), row->key},
         {STR("quicksand.spec-hash"), row->spec_hash},
         {STR("quicksand.team"), row->team_id},
@@ -156,7 +155,7 @@ int machine_find_own(struct runtime *runtime, struct backend *backend,
                      const struct store_runtime_sandbox *row, struct arena *arena,
                      struct provider_sandbox *out, struct error *err)
 {
-    const struct provider_label labels[] = {
+    const struct pair labels[] = {
         {STR("quicksand.id"), row->id},
         {STR("quicksand.instance"), runtime_instance_name(runtime)},
     };

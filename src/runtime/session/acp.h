@@ -19,7 +19,7 @@ enum {
 /* Where the server of one sandbox answers. Strings live as long as their owner says. */
 struct acp_target {
     const char *base_url; /* without a slash at the end */
-    struct http_header headers[ACP_HEADERS_MAX];
+    struct pair headers[ACP_HEADERS_MAX];
     size_t header_count;
     const char *server_id; /* ours: one per session */
     const char *agent;     /* mock, claude, ... */

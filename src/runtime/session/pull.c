@@ -48,7 +48,7 @@ static int call(struct live_session *live, const struct session_pull *pull, cons
     auto_free char *authorization = xasprintf("%s %s", github ? "Bearer" : "token", pull->token);
     auto_free char *url = xasprintf("%s/repos/%.*s/%.*s%s", pull->api, STR_ARG(pull->place.owner),
                                     STR_ARG(pull->place.name), target);
-    const struct http_header headers[] = {
+    const struct pair headers[] = {
         {STR("authorization"), str_of(authorization)},
         {STR("content-type"), STR("application/json")},
         {STR("accept"), github ? STR("application/vnd.github+json") : STR("application/json")},

@@ -367,7 +367,7 @@ void session_stream_open(struct live_session *live)
     static const struct fetch_hub_events events = {
         .on_head = ignore_head, .on_data = events_data, .on_end = events_end};
     auto_arena struct arena arena = {0};
-    struct http_header headers[ACP_HEADERS_MAX + 1];
+    struct pair headers[ACP_HEADERS_MAX + 1];
     struct fetch_request request = {
         .method = "GET",
         .url = acp_url(&live->target, &arena),
@@ -377,8 +377,7 @@ void session_stream_open(struct live_session *live)
     };
 
     memcpy(headers, live->target.headers, live->target.header_count * sizeof(headers[0]));
-    headers[live->target.header_count] =
-        (struct http_header){STR("Accept"), STR("text/event-stream")};
+    headers[live->target.header_count] = (struct pair){STR("Accept"), STR("text/event-stream")};
     acp_feed_done(&live->feed);
     acp_feed_init(&live->feed);
     live->lost = false;

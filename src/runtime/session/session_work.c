@@ -90,13 +90,13 @@ static int set_target(struct live_session *live, struct error *err)
     target->public_only = address.public_only;
     live->public_url = keep(live, address.url);
     for (size_t i = 0; i < address.header_count; i++)
-        target->headers[target->header_count++] = (struct http_header){
+        target->headers[target->header_count++] = (struct pair){
             keep(live, address.headers[i].name), keep(live, address.headers[i].value)};
-    target->headers[target->header_count++] = (struct http_header){
+    target->headers[target->header_count++] = (struct pair){
         STR("Authorization"),
         str_of(arena_printf(&live->arena, "Bearer %.*s", STR_ARG(live->row.sandbox_agent_token)))};
     target->headers[target->header_count++] =
-        (struct http_header){STR("Content-Type"), STR("application/json")};
+        (struct pair){STR("Content-Type"), STR("application/json")};
     (void)pthread_mutex_unlock(&live->lock);
     return 0;
 }

@@ -173,7 +173,7 @@ static void on_done(struct http_exchange *ex, void *arg)
 
 void cell_begin(struct cell *cell, struct context *context)
 {
-    static const struct http_header headers[] = {
+    static const struct pair headers[] = {
         {STR_INIT("content-type"), STR_INIT("application/x-ndjson")},
         {STR_INIT("cache-control"), STR_INIT("no-store")},
         {STR_INIT("access-control-allow-origin"), STR_INIT("*")},

@@ -9,7 +9,7 @@
 
 static void reply(struct http_exchange *ex, int status, const char *type, struct str body)
 {
-    struct http_header headers[] = {
+    struct pair headers[] = {
         {STR("content-type"), str_of(type)},
         {STR("access-control-allow-origin"), STR("*")},
     };
@@ -246,7 +246,7 @@ static void reply_health(struct interpreter *ip, struct http_exchange *ex)
 
 static void reply_preflight(struct http_exchange *ex)
 {
-    static const struct http_header headers[] = {
+    static const struct pair headers[] = {
         {STR_INIT("access-control-allow-origin"), STR_INIT("*")},
         {STR_INIT("access-control-allow-methods"), STR_INIT("GET, POST, DELETE")},
         {STR_INIT("access-control-allow-headers"), STR_INIT("*")},

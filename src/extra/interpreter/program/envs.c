@@ -26,7 +26,7 @@ static int dial(uint16_t port)
 
 json_t *envs_fetch(uint16_t port, struct str token)
 {
-    struct http_header headers[] = {{STR("x-access-token"), token}};
+    struct pair headers[] = {{STR("x-access-token"), token}};
     struct http_call_request request = {.method = "GET",
                                         .target = "/envs",
                                         .headers = headers,

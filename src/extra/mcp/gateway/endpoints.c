@@ -29,9 +29,8 @@ enum { SESSION_ID_BYTES = 16 };
 
 static void write_event(struct request *request, json_t *message)
 {
-    static const struct http_header headers[] = {
-        {STR_INIT("Content-Type"), STR_INIT("text/event-stream")},
-        {STR_INIT("Cache-Control"), STR_INIT("no-store")}};
+    static const struct pair headers[] = {{STR_INIT("Content-Type"), STR_INIT("text/event-stream")},
+                                          {STR_INIT("Cache-Control"), STR_INIT("no-store")}};
     auto_free char *text = json_text(message);
     auto_free char *event = xasprintf("event: message\ndata: %s\n\n", text);
 
@@ -62,10 +61,10 @@ static void answer_initialize(struct request *request, json_t *message_consume)
     auto_json json_t *message = message_consume;
     auto_free char *text = json_text(message);
     char id[SESSION_ID_BYTES * 2 + 1];
-    struct http_header header;
+    struct pair header;
 
     id_hex(id, SESSION_ID_BYTES);
-    header = (struct http_header){STR("Mcp-Session-Id"), str_of(id)};
+    header = (struct pair){STR("Mcp-Session-Id"), str_of(id)};
     http_answer(request->ex, 200, NULL, &header, 1, text);
 }
 
@@ -352,7 +351,7 @@ static bool same(struct str a, struct str b)
 static void refuse_head(struct http_exchange *ex, int status, const char *name, const char *value,
                         const char *message)
 {
-    struct http_header header = {str_of(name), str_of(value)};
+    struct pair header = {str_of(name), str_of(value)};
     struct mcp_fault fault;
     auto_json json_t *json = NULL;
     auto_free char *text = NULL;

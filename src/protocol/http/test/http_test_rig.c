@@ -167,7 +167,7 @@ static void on_done(struct http_exchange *ex, void *arg)
 
 void rig_reply(struct http_exchange *ex, struct str text)
 {
-    struct http_header type = {STR("Content-Type"), STR("text/plain")};
+    struct pair type = {STR("Content-Type"), STR("text/plain")};
 
     http_reply(ex, 200, &type, 1, text);
 }
@@ -263,7 +263,7 @@ static void on_request(struct http_exchange *ex, void *arg)
         (void)http_write(ex, "only this", 9);
         http_end(ex);
     } else if (str_is(path, "/evil")) {
-        struct http_header header = {STR("X-A"), STR("b\r\nSet-Cookie: c")};
+        struct pair header = {STR("X-A"), STR("b\r\nSet-Cookie: c")};
 
         http_reply(ex, 200, &header, 1, STR_NONE);
     } else {
