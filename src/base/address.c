@@ -1,6 +1,7 @@
 #include "base/address.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <ifaddrs.h>
 #include <stdio.h>
 
@@ -169,5 +170,17 @@ bool address_of_url(struct str url, struct str *out_host, uint16_t *out_port)
     if (host.p[0] != ':' || !str_to_u64(str_skip(host, 1), &port) || port < 1 || port > PORT_MAX)
         return false;
     *out_port = (uint16_t)port;
+    return true;
+}
+
+bool address_is_label(struct str text)
+{
+    if (text.len == 0 || text.len > 63 || !islower((unsigned char)text.p[0]) ||
+        text.p[text.len - 1] == '-')
+        return false;
+    for (size_t i = 0; i < text.len; i++)
+        if (!islower((unsigned char)text.p[i]) && !isdigit((unsigned char)text.p[i]) &&
+            text.p[i] != '-')
+            return false;
     return true;
 }

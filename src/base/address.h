@@ -24,6 +24,8 @@ socklen_t address_size(const union address *address);
 uint16_t address_port(const union address *address);
 bool address_is_any(const union address *address);      /* 0.0.0.0, [::] */
 bool address_is_loopback(const union address *address); /* 127.x.y.z, [::1] */
+/* One label of a host name, in lower case. It begins with a letter, so that it is not an address. */
+bool address_is_label(struct str text);
 /* How this host reaches it: "http://127.0.0.1:3000"; loopback where it listens on all. */
 void address_url(const union address *address, char out[ADDRESS_URL_SIZE]);
 /* Does host (of a URL, brackets or not) with that port lead to who listens there? Other names than

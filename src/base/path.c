@@ -54,10 +54,20 @@ int path_make_dirs(const char *path, mode_t mode)
 /* A hostile tree may be deeper than the stack or the descriptor table allows. */
 enum { DEPTH_MAX = 512 };
 
+DIR *path_open_dir(int dir_fd, const char *name)
+{
+    int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+    if (!dir && fd >= 0)
+        (void)close(fd);
+    return dir;
+}
+
 static int remove_at(int dir_fd, const char *name, int depth)
 {
     struct dirent *entry;
-    int first = 0, fd;
+    int first = 0;
     DIR *dir;
 
     if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
@@ -66,20 +76,15 @@ static int remove_at(int dir_fd, const char *name, int depth)
         return -errno;
     if (depth >= DEPTH_MAX)
         return -ELOOP;
-    fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
+    dir = path_open_dir(dir_fd, name);
+    if (!dir)
         return -errno;
-    dir = fdopendir(fd);
-    if (!dir) {
-        (void)close(fd);
-        return -ENOMEM;
-    }
     while ((entry = readdir(dir))) {
         int r;
 
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        r = remove_at(fd, entry->d_name, depth + 1);
+        r = remove_at(dirfd(dir), entry->d_name, depth + 1);
         if (r < 0 && first == 0)
             first = r;
     }

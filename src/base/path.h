@@ -1,6 +1,7 @@
 /* Paths beneath a directory that somebody hostile may write to: never followed outside of it. */
 #pragma once
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -8,6 +9,8 @@
 int path_open_in_root(int root_fd, const char *path, int flags, mode_t mode);
 /* mkdir -p of an absolute or cwd-relative path. 0 or -errno. */
 int path_make_dirs(const char *path, mode_t mode);
+/* Opens a directory for readdir(), without following a link. On errors NULL, with errno set. */
+DIR *path_open_dir(int dir_fd, const char *name);
 /* rm -rf of one entry, without following links or crossing mounts. Missing is fine. 0 or -errno. */
 int path_remove_tree(int dir_fd, const char *name);
 /* The first folder on the way that this process may not pass, in out; false when none is in the way. */

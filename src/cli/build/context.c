@@ -140,15 +140,12 @@ static void names_done(struct names *names)
 /* All of a directory but "." and "..", in order. */
 static int list(int dir, struct names *out)
 {
-    int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *stream = copy < 0 ? NULL : fdopendir(copy);
+    DIR *stream = path_open_dir(dir, ".");
     const struct dirent *entry;
 
     *out = (struct names){0};
-    if (!stream) {
-        close_fd(&copy);
+    if (!stream)
         return -1;
-    }
     while ((entry = readdir(stream))) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;

@@ -306,10 +306,7 @@ int build_box_run(struct build_box *box, const struct build_command *command,
     if (start_command(box, command, &process, err) < 0)
         return -1;
     if (command->input.p)
-        r = envd_process_input(process, command->input, err) < 0 ||
-                    envd_process_close_stdin(process, err) < 0
-                ? -1
-                : 0;
+        r = envd_process_feed(process, command->input, err);
     if (r == 0)
         r = follow(box, process, command, out, err);
     envd_process_free(process);

@@ -47,9 +47,6 @@ static int keep_path(struct stage *stage, struct error *err)
 {
     struct str path = stage_env(stage, STR("PATH"));
     struct key_maker *maker;
-    struct store_cached cached;
-    struct box_spec pin;
-    bool found = false;
     char key[KEY_SIZE];
     int r;
 
@@ -59,13 +56,9 @@ static int keep_path(struct stage *stage, struct error *err)
     key_add(maker, stage->layers);
     key_add(maker, path);
     key_take(maker, key);
-    if (cache_find(stage->build, key, &stage->arena, &cached, &pin, &found, err) < 0)
-        return -1;
-    if (found) {
-        r = stage_set_layers(stage, cached.layers, err);
-        layers_unpin(stage->build->all->config.sandboxes, &pin);
-        return r;
-    }
+    r = stage_take_cached(stage, key, err);
+    if (r != 0)
+        return r < 0 ? -1 : 0;
     r = write_path(stage, path, err);
     build_box_close(&stage->box);
     return r < 0 ? -1 : cache_put(stage->build, key, stage->layers, STR_NONE, 0, err);

@@ -227,6 +227,8 @@ void stage_done(struct stage *stage);
 int stage_box(struct stage *stage, struct error *err);
 /* The layers are these from now on. */
 int stage_set_layers(struct stage *stage, struct str layers, struct error *err);
+/* Takes layers and note from the cache of steps: 1, or 0 when they have to be made. */
+int stage_take_cached(struct stage *stage, const char *key, struct error *err);
 /* Takes over a pin of other layers. */
 void stage_keep(struct stage *stage, const struct box_spec *pin);
 void stage_set_env(struct stage *stage, struct str name, struct str value);

@@ -134,9 +134,6 @@ int stage_publish(struct stage *stage, struct error *err)
 {
     struct str snapshot = snapshot_of(stage->layers);
     struct key_maker *maker;
-    struct store_cached cached;
-    struct box_spec pin;
-    bool found = false;
     int64_t bytes = 0;
     char key[KEY_SIZE];
     int r;
@@ -147,13 +144,9 @@ int stage_publish(struct stage *stage, struct error *err)
     key_add(maker, stage->build->row.team_id);
     key_add(maker, stage->layers);
     key_take(maker, key);
-    if (cache_find(stage->build, key, &stage->arena, &cached, &pin, &found, err) < 0)
-        return -1;
-    if (found) {
-        r = stage_set_layers(stage, cached.layers, err);
-        layers_unpin(stage->build->all->config.sandboxes, &pin);
-        return r;
-    }
+    r = stage_take_cached(stage, key, err);
+    if (r != 0)
+        return r < 0 ? -1 : 0;
     if (publish(stage, snapshot, &bytes, err) < 0)
         return -1;
     return cache_put(stage->build, key, stage->layers, STR_NONE, bytes, err);

@@ -191,8 +191,7 @@ int stage_path(struct stage *stage, struct str path, struct str *out, struct err
 
 /* ---- its steps ---- */
 
-/* 1 = the step was taken from the cache, 0 = it has to be run. */
-static int take_cached(struct stage *stage, const char *key, struct error *err)
+int stage_take_cached(struct stage *stage, const char *key, struct error *err)
 {
     struct store_cached cached;
     struct box_spec pin;
@@ -243,7 +242,7 @@ static int one_step(struct stage *stage, const struct recipe_step *step)
     /* What a URL answers may be another thing each time. */
     stage->ran |= step->force || build->recipe.force || (step->url.len && !step->checksum.len);
     if (!stage->ran)
-        found = take_cached(stage, key, &err);
+        found = stage_take_cached(stage, key, &err);
     if (found < 0)
         return stage_fail(stage, name, &err);
     log_line(&build->log, STORE_LEVEL_INFO, name, "%s[builder %zu/%zu] %.*s",

@@ -96,9 +96,11 @@ static void write_row(struct history *history, const struct history_range *range
     history->warned = err.code != 0;
 }
 
-static struct history_tick tick_of(const struct sandboxes_stats *stats,
-                                   const struct history_host *host)
+static struct history_tick tick_now(const struct history *history, struct sandboxes_stats *stats,
+                                    struct history_host *host)
 {
+    sandboxes_stats(history->sandboxes, stats);
+    read_host(host);
     return (struct history_tick){.at_us = clock_mono_us(),
                                  .created = stats->created,
                                  .failed = stats->create_failed,
@@ -111,11 +113,8 @@ static void sample(void *arg)
     int64_t now_us = clock_wall_us();
     struct sandboxes_stats stats;
     struct history_host host;
-    struct history_tick tick;
+    struct history_tick tick = tick_now(history, &stats, &host);
 
-    sandboxes_stats(history->sandboxes, &stats);
-    read_host(&host);
-    tick = tick_of(&stats, &host);
     (void)pthread_mutex_lock(&history->lock);
     history_recent_add(&history->recent, &tick);
     (void)pthread_mutex_unlock(&history->lock);
@@ -167,11 +166,8 @@ void history_now(struct history *history, struct history_now *out)
 {
     struct sandboxes_stats stats;
     struct history_host host;
-    struct history_tick tick;
+    struct history_tick tick = tick_now(history, &stats, &host);
 
-    sandboxes_stats(history->sandboxes, &stats);
-    read_host(&host);
-    tick = tick_of(&stats, &host);
     *out = (struct history_now){
         .at_us = clock_wall_us(),
         .running = (int64_t)stats.states[SANDBOX_RUNNING],

@@ -1,28 +1,15 @@
 #include "domain/network/network_peers.h"
 
-#include <ctype.h>
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/address.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/map.h"
 #include "protocol/json/json_shape.h"
 
 /* ---- what is asked for ---- */
-
-/* It begins with a letter, so that nothing takes it for an address. */
-static bool label_valid(struct str label)
-{
-    if (label.len == 0 || label.len > PEERS_LABEL_MAX || !islower((unsigned char)label.p[0]) ||
-        label.p[label.len - 1] == '-')
-        return false;
-    for (size_t i = 0; i < label.len; i++)
-        if (!islower((unsigned char)label.p[i]) && !isdigit((unsigned char)label.p[i]) &&
-            label.p[i] != '-')
-            return false;
-    return !str_is(label, "localhost");
-}
 
 struct peers_body {
     struct str network, name;
@@ -36,7 +23,7 @@ static const struct json_field peers_fields[] = {
 
 static int check_label(struct str label, const char *what, struct error *err)
 {
-    if (label_valid(label))
+    if (address_is_label(label) && !str_is(label, "localhost"))
         return 0;
     return error_set(err, ERROR_INVALID,
                      "'network.peers.%s' must be a label of a host name: a to z, 0 to 9 and '-', "

@@ -103,10 +103,7 @@ int inside_run_to(struct browsers *all, const struct store_browser_session *sess
         envd_start(&address, &start, &process, err) < 0)
         return -1;
     if (command->input.p)
-        r = envd_process_input(process, command->input, err) < 0 ||
-                    envd_process_close_stdin(process, err) < 0
-                ? -1
-                : 0;
+        r = envd_process_feed(process, command->input, err);
     if (r == 0)
         r = follow(process, command, sink, arg, err);
     envd_process_free(process);

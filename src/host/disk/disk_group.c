@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/path.h"
 #include "base/str.h"
 #include "host/disk/disk_internal.h"
 
@@ -103,14 +104,11 @@ static bool parse_name(const char *name, uint64_t *out_subvolume)
 
 void disk_group_find(struct disk *disk)
 {
-    int fd = openat(disk->qgroups_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    DIR *dir = path_open_dir(disk->qgroups_fd, ".");
     struct dirent *entry;
 
-    if (!dir) {
-        close_fd(&fd);
+    if (!dir)
         return;
-    }
     while ((entry = readdir(dir))) {
         uint64_t subvolume;
 

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/path.h"
 #include "base/str.h"
 #include "host/disk/disk_internal.h"
 
@@ -155,17 +156,13 @@ int disk_subvol_delete(struct disk *disk, int dir_fd, const char *name, struct e
 
 int disk_subvol_list(int dir_fd, char ***out, size_t *out_count, struct error *err)
 {
-    int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    DIR *dir = path_open_dir(dir_fd, ".");
     size_t count = 0, capacity = 0;
     char **names = NULL;
     struct dirent *entry;
 
-    if (!dir) {
-        (void)error_set_errno(err, errno, "list the pool");
-        close_fd(&fd);
-        return -1;
-    }
+    if (!dir)
+        return error_set_errno(err, errno, "list the pool");
     while (count < ENTRIES_MAX && (entry = readdir(dir))) {
         if (!name_valid(entry->d_name))
             continue;

@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/path.h"
 #include "host/disk/tree_internal.h"
 
 enum { REMOVE_MS = 50 };
@@ -192,18 +193,13 @@ int tree_stat(struct trees *trees, const char *name, struct tree_info *out, stru
 
 int trees_list(struct trees *trees, char ***out, size_t *out_count, struct error *err)
 {
-    int fd = openat(trees->layers_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    DIR *dir = path_open_dir(trees->layers_fd, ".");
     struct dirent *entry;
     char **names = NULL;
     size_t count = 0;
 
-    if (!dir) {
-        (void)error_set_errno(err, errno, "list the layers");
-        if (fd >= 0)
-            (void)close(fd);
-        return -1;
-    }
+    if (!dir)
+        return error_set_errno(err, errno, "list the layers");
     while ((entry = readdir(dir))) {
         struct tree_info info;
         struct error ignored;

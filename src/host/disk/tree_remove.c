@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "host/disk/tree_internal.h"
 
 enum { DEEP = 32 };
@@ -61,19 +62,15 @@ static void remove_entry(struct removal *removal, int dir_fd, const char *name, 
 
 static void remove_dir(struct removal *removal, int dir_fd, const char *name, int depth)
 {
-    int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    DIR *dir = path_open_dir(dir_fd, name);
     struct dirent *entry;
 
-    if (!dir) {
-        if (fd >= 0)
-            (void)close(fd);
+    if (!dir)
         return;
-    }
     while (!removal->late && (entry = readdir(dir))) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        remove_entry(removal, fd, entry->d_name, depth);
+        remove_entry(removal, dirfd(dir), entry->d_name, depth);
         removal->late = clock_mono_us() >= removal->until_us || trees_stopped(removal->trees);
     }
     (void)closedir(dir);
@@ -85,19 +82,9 @@ static bool begins_with(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-static DIR *open_layers(const struct trees *trees)
-{
-    int fd = openat(trees->layers_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-
-    if (!dir && fd >= 0)
-        (void)close(fd);
-    return dir;
-}
-
 void tree_find_old(struct trees *trees)
 {
-    DIR *dir = open_layers(trees);
+    DIR *dir = path_open_dir(trees->layers_fd, ".");
     struct dirent *entry;
     struct error err;
 
@@ -122,7 +109,7 @@ bool tree_remove_old(struct trees *trees, int budget_ms)
 
     if (!__atomic_exchange_n(&trees->has_old, false, __ATOMIC_ACQ_REL))
         return false;
-    dir = open_layers(trees);
+    dir = path_open_dir(trees->layers_fd, ".");
     while (dir && !removal.late && (entry = readdir(dir))) {
         if (!begins_with(entry->d_name, TREE_OLD))
             continue;

@@ -19,6 +19,7 @@
 #include "base/cleanup.h"
 #include "base/cond.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "host/disk/disk.h"
 #include "host/network/network.h"
 
@@ -594,14 +595,11 @@ static void found_cgroup(const char *id, void *arg)
 /* RUN holds "<id>.box", "<id>.sock" and the like. */
 static void found_in_run(struct boxes *all)
 {
-    int fd = openat(all->run_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    DIR *dir = path_open_dir(all->run_fd, ".");
     struct dirent *entry;
 
-    if (!dir) {
-        close_fd(&fd);
+    if (!dir)
         return;
-    }
     while ((entry = readdir(dir))) {
         char id[ID_SIZE] = "";
         struct str name = str_of(entry->d_name);

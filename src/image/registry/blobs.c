@@ -246,8 +246,7 @@ static int by_use(const void *a, const void *b)
 
 static size_t list_all(const struct blobs *blobs, struct kept **out)
 {
-    int fd = openat(blobs->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    DIR *dir = path_open_dir(blobs->dir, ".");
     size_t count = 0, size = 0;
     struct dirent *entry;
 

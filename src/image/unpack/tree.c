@@ -259,22 +259,20 @@ static int prune_name(struct tree *tree, int dir_fd, uint64_t dir_inode, const c
 
 static int prune_dir(struct tree *tree, int dir_fd, const char *name, int depth)
 {
-    int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), r = 0;
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    DIR *dir = path_open_dir(dir_fd, name);
     struct dirent *entry;
     struct stat st;
+    int r = 0;
 
-    if (!dir || depth > 2 * TREE_DEPTH_MAX || fstat(fd, &st) < 0) {
+    if (!dir || depth > 2 * TREE_DEPTH_MAX || fstat(dirfd(dir), &st) < 0) {
         r = depth > 2 * TREE_DEPTH_MAX ? -ELOOP : -errno;
         if (dir)
             (void)closedir(dir);
-        else if (fd >= 0)
-            (void)close(fd);
         return r;
     }
     while (r == 0 && (entry = readdir(dir)))
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            r = prune_name(tree, fd, st.st_ino, entry->d_name, depth);
+            r = prune_name(tree, dirfd(dir), st.st_ino, entry->d_name, depth);
     (void)closedir(dir);
     return r;
 }

@@ -57,6 +57,8 @@ int envd_process_next(struct envd_process *process, uint32_t timeout_ms, struct 
 int envd_process_wait(const struct envd_process *process, int64_t *out_ms);
 int envd_process_input(struct envd_process *process, struct str data, struct error *err);
 int envd_process_close_stdin(struct envd_process *process, struct error *err);
+/* All of stdin: the data, then EOF. */
+int envd_process_feed(struct envd_process *process, struct str data, struct error *err);
 int envd_process_resize(struct envd_process *process, uint16_t cols, uint16_t rows,
                         struct error *err);
 /* SIGTERM and SIGKILL; of a terminal also SIGINT. */

@@ -490,6 +490,13 @@ int envd_process_close_stdin(struct envd_process *process, struct error *err)
                      ENVD_CALL_MS, NULL, err);
 }
 
+int envd_process_feed(struct envd_process *process, struct str data, struct error *err)
+{
+    if (envd_process_input(process, data, err) < 0)
+        return -1;
+    return envd_process_close_stdin(process, err);
+}
+
 int envd_process_resize(struct envd_process *process, uint16_t cols, uint16_t rows,
                         struct error *err)
 {

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+#include "base/address.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/env_name.h"
@@ -170,18 +171,6 @@ static void check_strings(struct profile_check *check, const json_t *list, const
     }
 }
 
-static bool valid_label(struct str label)
-{
-    if (!label.len || label.len > 63 || !islower((unsigned char)label.p[0]) ||
-        label.p[label.len - 1] == '-')
-        return false;
-    for (size_t i = 0; i < label.len; i++)
-        if (!islower((unsigned char)label.p[i]) && !isdigit((unsigned char)label.p[i]) &&
-            label.p[i] != '-')
-            return false;
-    return true;
-}
-
 static void check_peers(struct profile_check *check, const json_t *peers)
 {
     static const char rule[] = "must be a label of a host name: a to z, 0 to 9 and '-', beginning "
@@ -194,9 +183,9 @@ static void check_peers(struct profile_check *check, const json_t *peers)
         return;
     }
     known_keys(check, peers, "network.peers", profile_peers_keys);
-    if (!valid_label(json_get_str(peers, "network")))
+    if (!address_is_label(json_get_str(peers, "network")))
         profile_fault(check, "network.peers.network", "%s", rule);
-    if (member(peers, "name") && !valid_label(json_get_str(peers, "name")))
+    if (member(peers, "name") && !address_is_label(json_get_str(peers, "name")))
         profile_fault(check, "network.peers.name", "%s", rule);
 }
 

@@ -41,6 +41,17 @@ bool repo_branch_valid(struct str branch)
            str_find_str(branch, STR("//")) < 0 && !str_ends(branch, STR(".lock"));
 }
 
+int repo_check(struct str repo, struct str branch, struct error *err)
+{
+    if (repo.len && !repo_valid(repo))
+        return error_set(err, ERROR_INVALID,
+                         "'repo' is not a URL of a repository (https, ssh, git, user@host:path)");
+    if (branch.len && !repo_branch_valid(branch))
+        return error_set(err, ERROR_INVALID, "'branch': '%.*s' is not a name for a branch",
+                         STR_ARG(branch));
+    return 0;
+}
+
 bool repo_owner_and_name(struct str path, struct str *owner, struct str *name)
 {
     size_t at;

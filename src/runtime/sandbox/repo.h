@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "base/arena.h"
+#include "base/error.h"
 #include "base/str.h"
 
 /* Letters, digits and `extra` only, and not empty. */
@@ -12,6 +13,8 @@ bool repo_plain(struct str text, const char *extra);
  * or a helper. */
 bool repo_valid(struct str repo);
 bool repo_branch_valid(struct str branch);
+/* 'repo' and 'branch' of a request, where given. */
+int repo_check(struct str repo, struct str branch, struct error *err);
 /* The last two parts of a path, without ".git". */
 bool repo_owner_and_name(struct str path, struct str *owner, struct str *name);
 /* Name of the folder a clone makes. */

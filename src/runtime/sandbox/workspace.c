@@ -39,12 +39,8 @@ const char workspace_script[] =
 
 int workspace_check(const struct runtime_ensure *request, struct error *err)
 {
-    if (request->repo.len && !repo_valid(request->repo))
-        return error_set(err, ERROR_INVALID,
-                         "'repo' is not a URL of a repository (https, ssh, git, user@host:path)");
-    if (request->branch.len && !repo_branch_valid(request->branch))
-        return error_set(err, ERROR_INVALID, "'branch': '%.*s' is not a name for a branch",
-                         STR_ARG(request->branch));
+    if (repo_check(request->repo, request->branch, err) < 0)
+        return -1;
     if (!request->repo.len && (request->branch.len || request->git_token.len))
         return error_set(err, ERROR_INVALID, "'%s' without 'repo'",
                          request->branch.len ? "branch" : "git_token");

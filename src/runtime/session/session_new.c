@@ -55,12 +55,8 @@ static int check_request(const struct session_request *request, struct error *er
               request->agent.p[i] == '-'))
             return error_set(err, ERROR_INVALID, "'agent': '%.*s' is no name of an agent",
                              STR_ARG(request->agent));
-    if (request->repo.len && !repo_valid(request->repo))
-        return error_set(err, ERROR_INVALID,
-                         "'repo' is not a URL of a repository (https, ssh, git, user@host:path)");
-    if (request->branch.len && !repo_branch_valid(request->branch))
-        return error_set(err, ERROR_INVALID, "'branch': '%.*s' is not a name for a branch",
-                         STR_ARG(request->branch));
+    if (repo_check(request->repo, request->branch, err) < 0)
+        return -1;
     if (request->message.len > SESSION_MESSAGE_MAX)
         return error_set(err, ERROR_LIMIT, "'message' is longer than %d bytes",
                          SESSION_MESSAGE_MAX);

@@ -131,8 +131,8 @@ static int find_content(struct conn *conn, const struct store_name *name, struct
     return is_default;
 }
 
-int store_template_find(struct store *store, struct str team_id, struct str text,
-                        struct arena *arena, struct store_template *out, struct error *err)
+static int look_up(struct store *store, struct str team_id, struct str text, bool with_content,
+                   struct arena *arena, struct store_template *out, struct error *err)
 {
     auto_conn struct conn *conn = store_read(store);
     struct store_name name;
@@ -141,27 +141,25 @@ int store_template_find(struct store *store, struct str team_id, struct str text
     if (!store_name_parse(text, arena, &name))
         return not_found(text, err);
     found = find_row(conn, team_id, &name, arena, out, err);
-    if (found > 0)
+    if (found > 0 && with_content)
         found = find_content(conn, &name, arena, out, err);
     if (found <= 0)
         return found < 0 ? -1 : not_found(text, err);
+    if (!with_content)
+        out->tag = name.tag_given ? name.tag : STR_NONE;
     return 0;
+}
+
+int store_template_find(struct store *store, struct str team_id, struct str text,
+                        struct arena *arena, struct store_template *out, struct error *err)
+{
+    return look_up(store, team_id, text, true, arena, out, err);
 }
 
 int store_template_get(struct store *store, struct str team_id, struct str text,
                        struct arena *arena, struct store_template *out, struct error *err)
 {
-    auto_conn struct conn *conn = store_read(store);
-    struct store_name name;
-    int found;
-
-    if (!store_name_parse(text, arena, &name))
-        return not_found(text, err);
-    found = find_row(conn, team_id, &name, arena, out, err);
-    if (found <= 0)
-        return found < 0 ? -1 : not_found(text, err);
-    out->tag = name.tag_given ? name.tag : STR_NONE;
-    return 0;
+    return look_up(store, team_id, text, false, arena, out, err);
 }
 
 int store_template_list(struct store *store, struct str team_id, struct arena *arena,
