@@ -4,7 +4,11 @@
  *
  * Buffers for bytes that others send (guests, providers) can be charged to an account, usually a team's: a request is
  * made on one thread, which names the account, and each buffer of buf_init_charged() on that thread takes memory from it
- * while it grows and returns it when it is freed. */
+ * while it grows and returns it when it is freed.
+ *
+ * The account is thread-local, not a parameter: such buffers are made deep inside (fetch, JSON, extras), below functions that
+ * know of no request, and a path that forgot to pass the account on would hold memory that no limit counts. Only
+ * edge/call sets it, for exactly one step of one request on this thread. */
 #pragma once
 
 #include <stdbool.h>
