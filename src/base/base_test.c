@@ -329,6 +329,18 @@ TEST(url_decoding_checks_escapes)
     CHECK(!url_query_get(STR("x=1"), "y", &out));
 }
 
+TEST(deadline_inside_another_ends_with_the_earlier_one)
+{
+    int64_t outer_us = clock_deadline(10, 0);
+
+    CHECK_INT(clock_deadline(20, outer_us), outer_us);
+    CHECK(clock_deadline(5, outer_us) < outer_us);
+    CHECK_INT(clock_left_ms(0, 700), 700);
+    CHECK_INT(clock_left_ms(outer_us, 700), 700);
+    CHECK(clock_left_ms(outer_us, 60000) > 8000 && clock_left_ms(outer_us, 60000) <= 10000);
+    CHECK_INT(clock_left_ms(clock_mono_us() - 1, 700), 0);
+}
+
 TEST(time_round_trips)
 {
     char text[CLOCK_TEXT_SIZE];

@@ -41,6 +41,22 @@ int64_t clock_mono_us(void)
     return read_us(CLOCK_MONOTONIC) + test_pass_us;
 }
 
+int64_t clock_deadline(int64_t seconds, int64_t outer_us)
+{
+    int64_t end_us = clock_mono_us() + seconds * 1000000;
+
+    return outer_us && outer_us < end_us ? outer_us : end_us;
+}
+
+int64_t clock_left_ms(int64_t deadline_us, int64_t most_ms)
+{
+    int64_t left_ms = (deadline_us - clock_mono_us()) / 1000;
+
+    if (!deadline_us || left_ms > most_ms)
+        return most_ms;
+    return left_ms > 0 ? left_ms : 0;
+}
+
 struct timespec clock_mono_at(int64_t mono_us)
 {
     int64_t us = mono_us - test_pass_us;

@@ -21,6 +21,12 @@ static inline int64_t clock_mono_ms(void)
     return clock_mono_us() / 1000;
 }
 
+/* A deadline is a time of clock_mono_us(); 0 = none. It is a parameter or a member wherever it holds: nothing inherits one.
+ * Returns the deadline in so many seconds from now, or the outer one when that is earlier. */
+int64_t clock_deadline(int64_t seconds, int64_t outer_us);
+/* Milliseconds until the deadline: at least 0, at most most_ms. */
+int64_t clock_left_ms(int64_t deadline_us, int64_t most_ms);
+
 enum { CLOCK_TEXT_SIZE = 80 };
 /* "2026-08-01T12:34:56.123456Z"; never rounds up. */
 void clock_format(int64_t wall_us, char out[CLOCK_TEXT_SIZE]);

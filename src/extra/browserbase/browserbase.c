@@ -75,16 +75,17 @@ static int bb_open(struct provider *provider, const struct provider_config *conf
 }
 
 static int call(struct browserbase *bb, const char *method, const char *path, const json_t *body,
-                json_t **out, struct error *err)
+                int64_t deadline_us, json_t **out, struct error *err)
 {
-    struct rest_request request = {.method = method, .path = path, .body = body};
+    struct rest_request request = {
+        .method = method, .path = path, .body = body, .deadline_us = deadline_us};
 
     return rest_call(&bb->rest, &request, out, err);
 }
 
 static int bb_check(struct provider *provider, struct error *err)
 {
-    return call(bb_of(provider), "GET", "/v1/projects", NULL, NULL, err);
+    return call(bb_of(provider), "GET", "/v1/projects", NULL, 0, NULL, err);
 }
 
 /* ---- machines ---- */
@@ -182,7 +183,7 @@ static int bb_create(struct provider *provider, const struct provider_spec *spec
     auto_json json_t *body = NULL, *answer = NULL;
 
     if (create_json(bb, spec, &body, err) < 0 ||
-        call(bb, "POST", "/v1/sessions", body, &answer, err) < 0)
+        call(bb, "POST", "/v1/sessions", body, provider_spec_deadline(spec), &answer, err) < 0)
         return -1;
     read_session(answer, arena, out);
     if (!rest_id_valid(out->id) || !str_starts(out->cdp_url, STR("ws")))
@@ -203,7 +204,7 @@ static int bb_get(struct provider *provider, const struct provider_ref *ref, str
     if (!rest_id_valid(ref->id))
         return error_set(err, ERROR_NOT_FOUND, "%s: that is no session id", bb->who);
     (void)snprintf(path, sizeof(path), "/v1/sessions/%.*s", STR_ARG(ref->id));
-    if (call(bb, "GET", path, NULL, &answer, err) < 0)
+    if (call(bb, "GET", path, NULL, ref->deadline_us, &answer, err) < 0)
         return -1;
     read_session(answer, arena, out);
     if (!str_eq(out->id, ref->id))
@@ -235,7 +236,8 @@ static int bb_kill(struct provider *provider, const struct provider_ref *ref, st
     if (bb->project[0])
         (void)json_object_set_new(body, "projectId", json_string(bb->project));
     (void)snprintf(path, sizeof(path), "/v1/sessions/%.*s", STR_ARG(ref->id));
-    if (call(bb, "POST", path, body, NULL, &why) == 0 || why.code == ERROR_NOT_FOUND)
+    if (call(bb, "POST", path, body, ref->deadline_us, NULL, &why) == 0 ||
+        why.code == ERROR_NOT_FOUND)
         return 0;
     /* A session that is over may refuse to be released again. */
     if ((why.code == ERROR_INVALID || why.code == ERROR_CONFLICT) &&
@@ -271,9 +273,9 @@ static int find_path(struct browserbase *bb, const struct pair *labels, size_t c
     return 0;
 }
 
-static int bb_find(struct provider *provider, struct str team_id, const struct pair *labels,
-                   size_t label_count, struct arena *arena, struct provider_sandbox **out,
-                   size_t *out_count, struct error *err)
+static int bb_find(struct provider *provider, const struct provider_query *query,
+                   struct arena *arena, struct provider_sandbox **out, size_t *out_count,
+                   struct error *err)
 {
     struct browserbase *bb = bb_of(provider);
     auto_buf struct buf path = {0};
@@ -281,11 +283,10 @@ static int bb_find(struct provider *provider, struct str team_id, const struct p
     json_t *item;
     size_t i;
 
-    (void)team_id;
     *out = NULL;
     *out_count = 0;
-    if (find_path(bb, labels, label_count, &path, err) < 0 ||
-        call(bb, "GET", path.p, NULL, &answer, err) < 0)
+    if (find_path(bb, query->labels, query->label_count, &path, err) < 0 ||
+        call(bb, "GET", path.p, NULL, query->deadline_us, &answer, err) < 0)
         return -1;
     if (!json_is_array(answer))
         return error_set(err, ERROR_UNAVAILABLE, "%s: an answer that is no list of sessions",

@@ -99,14 +99,20 @@ TEST(browserbase_find_and_get)
 
     open_all();
     CHECK_INT(provider_check(provider, &err), 0);
-    CHECK_INT(provider_find(provider, STR_NONE, labels, 1, &arena, &found, &count, &err), 0);
+    CHECK_INT(provider_find(provider, &(struct provider_query){.labels = labels, .label_count = 1},
+                            &arena, &found, &count, &err),
+              0);
     CHECK_INT(count, 2);
     saw("GET /v1/sessions?status=RUNNING&q=user_metadata%5B%27key%27%5D%3A%27conv%3A1%27|bb_k");
-    CHECK_INT(provider_find(provider, STR_NONE, labels, 2, &arena, &found, &count, &err), 0);
+    CHECK_INT(provider_find(provider, &(struct provider_query){.labels = labels, .label_count = 2},
+                            &arena, &found, &count, &err),
+              0);
     CHECK_INT(count, 1);
     CHECK_STR(found[0].id, "s-2");
     labels[0].value = STR("it's");
-    CHECK_INT(provider_find(provider, STR_NONE, labels, 1, &arena, &found, &count, &err), -1);
+    CHECK_INT(provider_find(provider, &(struct provider_query){.labels = labels, .label_count = 1},
+                            &arena, &found, &count, &err),
+              -1);
     CHECK_INT(err.code, ERROR_INVALID);
     CHECK_INT(provider_connect(provider, &ref, 60, &arena, &machine, &err), 0);
     CHECK_STR(machine.cdp_url, "wss://connect.example/?k=1");

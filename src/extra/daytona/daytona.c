@@ -146,15 +146,6 @@ size_t daytona_headers(const struct daytona *daytona, struct pair out[REST_HEADE
     return count;
 }
 
-int daytona_call(struct daytona *daytona, const char *method, const char *path, const json_t *body,
-                 uint32_t timeout_ms, json_t **out, struct error *err)
-{
-    struct rest_request request = {
-        .method = method, .path = path, .body = body, .timeout_ms = timeout_ms};
-
-    return rest_call(&daytona->rest, &request, out, err);
-}
-
 int daytona_check_id(const struct daytona *daytona, struct str id, struct error *err)
 {
     if (!rest_id_valid(id))
@@ -174,7 +165,8 @@ int daytona_toolbox(struct daytona *daytona, const struct provider_ref *ref, str
         return -1;
     if (!url.len) {
         (void)snprintf(path, sizeof(path), "/sandbox/%.*s/toolbox-proxy-url", STR_ARG(ref->id));
-        if (daytona_call(daytona, "GET", path, NULL, 0, &answer, err) < 0)
+        if (rest_call(&daytona->rest, &(struct rest_request){.method = "GET", .path = path},
+                      &answer, err) < 0)
             return -1;
         url = json_get_str(answer, "url");
     }
@@ -189,7 +181,10 @@ int daytona_toolbox(struct daytona *daytona, const struct provider_ref *ref, str
 
 static int daytona_check(struct provider *provider, struct error *err)
 {
-    return daytona_call(daytona_of(provider), "GET", "/sandbox?limit=1", NULL, 15000, NULL, err);
+    return rest_call(
+        &daytona_of(provider)->rest,
+        &(struct rest_request){.method = "GET", .path = "/sandbox?limit=1", .timeout_ms = 15000},
+        NULL, err);
 }
 
 static void daytona_about(const struct provider *provider, struct provider_about *out)

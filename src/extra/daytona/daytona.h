@@ -23,8 +23,6 @@ static inline struct daytona *daytona_of(const struct provider *provider)
 }
 
 /* ---- daytona.c ---- */
-int daytona_call(struct daytona *daytona, const char *method, const char *path, const json_t *body,
-                 uint32_t timeout_ms, json_t **out, struct error *err);
 int daytona_check_id(const struct daytona *daytona, struct str id, struct error *err);
 /* Where a sandbox's own envd answers: "https://host/toolbox/ID". Appended to out. */
 int daytona_toolbox(struct daytona *daytona, const struct provider_ref *ref, struct buf *out,
@@ -35,9 +33,8 @@ size_t daytona_headers(const struct daytona *daytona, struct pair out[REST_HEADE
 /* ---- daytona_machine.c ---- */
 int daytona_create(struct provider *provider, const struct provider_spec *spec, struct arena *arena,
                    struct provider_sandbox *out, struct error *err);
-int daytona_find(struct provider *provider, struct str team_id, const struct pair *labels,
-                 size_t label_count, struct arena *arena, struct provider_sandbox **out,
-                 size_t *out_count, struct error *err);
+int daytona_find(struct provider *provider, const struct provider_query *query, struct arena *arena,
+                 struct provider_sandbox **out, size_t *out_count, struct error *err);
 int daytona_get(struct provider *provider, const struct provider_ref *ref, struct arena *arena,
                 struct provider_sandbox *out, struct error *err);
 int daytona_connect(struct provider *provider, const struct provider_ref *ref, int64_t ttl_s,

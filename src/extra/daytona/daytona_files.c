@@ -228,7 +228,8 @@ int daytona_address(struct provider *provider, const struct provider_ref *ref, u
         return -1;
     (void)snprintf(path, sizeof(path), "/sandbox/%.*s/ports/%u/preview-url", STR_ARG(ref->id),
                    (unsigned)port);
-    if (daytona_call(daytona, "GET", path, NULL, 0, &answer, err) < 0)
+    if (rest_call(&daytona->rest, &(struct rest_request){.method = "GET", .path = path}, &answer,
+                  err) < 0)
         return -1;
     url = json_get_str(answer, "url");
     token = json_get_str(answer, "token");

@@ -77,21 +77,32 @@ static void read_machine(const json_t *json, struct arena *arena, struct provide
     (void)clock_parse(json_get_str(json, "createdAt"), &out->started_at_us);
 }
 
-static int fetch_machine(struct daytona *daytona, struct str id, json_t **out, struct error *err)
+/* Without an answer. */
+static int daytona_post(struct daytona *daytona, const char *path, const struct provider_ref *ref,
+                        struct error *err)
+{
+    struct rest_request request = {.method = "POST", .path = path, .deadline_us = ref->deadline_us};
+
+    return rest_call(&daytona->rest, &request, NULL, err);
+}
+
+static int fetch_machine(struct daytona *daytona, const struct provider_ref *ref, json_t **out,
+                         struct error *err)
 {
     char path[160];
+    struct rest_request request = {.method = "GET", .path = path, .deadline_us = ref->deadline_us};
 
-    if (daytona_check_id(daytona, id, err) < 0)
+    if (daytona_check_id(daytona, ref->id, err) < 0)
         return -1;
-    (void)snprintf(path, sizeof(path), "/sandbox/%.*s", STR_ARG(id));
-    if (daytona_call(daytona, "GET", path, NULL, 0, out, err) < 0)
+    (void)snprintf(path, sizeof(path), "/sandbox/%.*s", STR_ARG(ref->id));
+    if (rest_call(&daytona->rest, &request, out, err) < 0)
         return -1;
-    if (!str_eq(json_get_str(*out, "id"), id))
+    if (!str_eq(json_get_str(*out, "id"), ref->id))
         return error_set(err, ERROR_UNAVAILABLE, "%s: an answer about another sandbox",
                          daytona->who);
     if (phase_of(json_get_str(*out, "state")) == PHASE_GONE)
         return error_set(err, ERROR_NOT_FOUND, "%s: sandbox '%.*s' is destroyed", daytona->who,
-                         STR_ARG(id));
+                         STR_ARG(ref->id));
     return 0;
 }
 
@@ -105,8 +116,8 @@ static int failed(struct daytona *daytona, const json_t *machine, struct error *
 }
 
 /* Until it is no longer on its way. *machine: what is known, and then the newest (json_decref). */
-static int settle(struct daytona *daytona, struct str id, json_t **machine, uint32_t timeout_ms,
-                  struct error *err)
+static int settle(struct daytona *daytona, const struct provider_ref *ref, json_t **machine,
+                  uint32_t timeout_ms, struct error *err)
 {
     int64_t deadline = clock_mono_ms() + timeout_ms;
     int wait_ms = WAIT_MS_MIN;
@@ -120,30 +131,31 @@ static int settle(struct daytona *daytona, struct str id, json_t **machine, uint
             return 0;
         if (clock_mono_ms() + wait_ms > deadline)
             return error_set(err, ERROR_TIMEOUT, "%s: sandbox '%.*s' stays in state '%.*s'",
-                             daytona->who, STR_ARG(id), STR_ARG(json_get_str(*machine, "state")));
+                             daytona->who, STR_ARG(ref->id),
+                             STR_ARG(json_get_str(*machine, "state")));
         (void)poll(NULL, 0, wait_ms);
         wait_ms = wait_ms * 2 < WAIT_MS_MAX ? wait_ms * 2 : WAIT_MS_MAX;
         json_decref(*machine);
         *machine = NULL;
-        if (fetch_machine(daytona, id, machine, err) < 0)
+        if (fetch_machine(daytona, ref, machine, err) < 0)
             return -1;
     }
 }
 
 /* Asks for a change and waits for where it leads. */
-static int change(struct daytona *daytona, struct str id, const char *verb, json_t **machine,
-                  uint32_t timeout_ms, struct error *err)
+static int change(struct daytona *daytona, const struct provider_ref *ref, const char *verb,
+                  json_t **machine, uint32_t timeout_ms, struct error *err)
 {
     char path[192];
 
-    (void)snprintf(path, sizeof(path), "/sandbox/%.*s%s", STR_ARG(id), verb);
-    if (daytona_call(daytona, "POST", path, NULL, 0, NULL, err) < 0)
+    (void)snprintf(path, sizeof(path), "/sandbox/%.*s%s", STR_ARG(ref->id), verb);
+    if (daytona_post(daytona, path, ref, err) < 0)
         return -1;
     json_decref(*machine);
     *machine = NULL;
-    if (fetch_machine(daytona, id, machine, err) < 0)
+    if (fetch_machine(daytona, ref, machine, err) < 0)
         return -1;
-    return settle(daytona, id, machine, timeout_ms, err);
+    return settle(daytona, ref, machine, timeout_ms, err);
 }
 
 /* ---- create ---- */
@@ -236,16 +248,21 @@ int daytona_create(struct provider *provider, const struct provider_spec *spec, 
 {
     struct daytona *daytona = daytona_of(provider);
     auto_json json_t *body = NULL, *machine = NULL;
-    struct str id;
+    struct provider_ref ref = {.deadline_us = provider_spec_deadline(spec)};
+    struct rest_request request = {.method = "POST",
+                                   .path = "/sandbox",
+                                   .timeout_ms = START_MS,
+                                   .deadline_us = ref.deadline_us};
 
-    if (create_json(daytona, spec, &body, err) < 0 ||
-        daytona_call(daytona, "POST", "/sandbox", body, START_MS, &machine, err) < 0)
+    if (create_json(daytona, spec, &body, err) < 0)
         return -1;
-    id = arena_str(arena, json_get_str(machine, "id"));
-    if (!rest_id_valid(id))
+    request.body = body;
+    if (rest_call(&daytona->rest, &request, &machine, err) < 0)
+        return -1;
+    ref.id = arena_str(arena, json_get_str(machine, "id"));
+    if (!rest_id_valid(ref.id))
         return error_set(err, ERROR_UNAVAILABLE, "%s: a sandbox without an id", daytona->who);
-    if (settle(daytona, id, &machine, START_MS, err) < 0) {
-        struct provider_ref ref = {.id = id};
+    if (settle(daytona, &ref, &machine, START_MS, err) < 0) {
         struct error ignored;
 
         (void)daytona_kill(provider, &ref, &ignored);
@@ -260,8 +277,9 @@ int daytona_create(struct provider *provider, const struct provider_spec *spec, 
 /* ---- find, get ---- */
 
 static int find_page(struct daytona *daytona, const char *labels_json, struct str cursor,
-                     json_t **out, struct error *err)
+                     int64_t deadline_us, json_t **out, struct error *err)
 {
+    struct rest_request request = {.method = "GET", .deadline_us = deadline_us};
     auto_buf struct buf path;
 
     buf_init(&path, HTTP_URL_MAX);
@@ -272,20 +290,19 @@ static int find_page(struct daytona *daytona, const char *labels_json, struct st
         rest_query(&path, "cursor", cursor);
     if (path.overflowed)
         return error_set(err, ERROR_LIMIT, "%s: the labels are too long", daytona->who);
-    return daytona_call(daytona, "GET", path.p, NULL, 0, out, err);
+    request.path = path.p;
+    return rest_call(&daytona->rest, &request, out, err);
 }
 
-int daytona_find(struct provider *provider, struct str team_id, const struct pair *labels,
-                 size_t label_count, struct arena *arena, struct provider_sandbox **out,
-                 size_t *out_count, struct error *err)
+int daytona_find(struct provider *provider, const struct provider_query *query, struct arena *arena,
+                 struct provider_sandbox **out, size_t *out_count, struct error *err)
 {
     struct daytona *daytona = daytona_of(provider);
-    auto_json json_t *wanted = json_of_pairs(labels, label_count);
+    auto_json json_t *wanted = json_of_pairs(query->labels, query->label_count);
     auto_free char *text = json_text(wanted);
     struct str cursor = STR_NONE;
     size_t room = 0;
 
-    (void)team_id;
     *out = NULL;
     *out_count = 0;
     for (int page = 0; page < PAGES_MAX; page++) {
@@ -294,7 +311,7 @@ int daytona_find(struct provider *provider, struct str team_id, const struct pai
         struct provider_sandbox *grown;
         size_t i;
 
-        if (find_page(daytona, text, cursor, &answer, err) < 0)
+        if (find_page(daytona, text, cursor, query->deadline_us, &answer, err) < 0)
             return -1;
         items = json_is_array(answer) ? answer : json_object_get(answer, "items");
         if (!json_is_array(items))
@@ -324,7 +341,7 @@ int daytona_get(struct provider *provider, const struct provider_ref *ref, struc
 {
     auto_json json_t *machine = NULL;
 
-    if (fetch_machine(daytona_of(provider), ref->id, &machine, err) < 0)
+    if (fetch_machine(daytona_of(provider), ref, &machine, err) < 0)
         return -1;
     read_machine(machine, arena, out);
     return 0;
@@ -342,7 +359,7 @@ int daytona_extend(struct provider *provider, const struct provider_ref *ref, in
         return -1;
     (void)snprintf(path, sizeof(path), "/sandbox/%.*s/autostop/%lld", STR_ARG(ref->id),
                    (long long)minutes(ttl_s));
-    return daytona_call(daytona, "POST", path, NULL, 0, NULL, err);
+    return daytona_post(daytona, path, ref, err);
 }
 
 int daytona_connect(struct provider *provider, const struct provider_ref *ref, int64_t ttl_s,
@@ -351,11 +368,11 @@ int daytona_connect(struct provider *provider, const struct provider_ref *ref, i
     struct daytona *daytona = daytona_of(provider);
     auto_json json_t *machine = NULL;
 
-    if (fetch_machine(daytona, ref->id, &machine, err) < 0 ||
-        settle(daytona, ref->id, &machine, START_MS, err) < 0)
+    if (fetch_machine(daytona, ref, &machine, err) < 0 ||
+        settle(daytona, ref, &machine, START_MS, err) < 0)
         return -1;
     if (phase_of(json_get_str(machine, "state")) == PHASE_DOWN &&
-        change(daytona, ref->id, "/start", &machine, START_MS, err) < 0)
+        change(daytona, ref, "/start", &machine, START_MS, err) < 0)
         return -1;
     if (phase_of(json_get_str(machine, "state")) != PHASE_UP)
         return error_set(err, ERROR_CONFLICT, "%s: sandbox '%.*s' does not start", daytona->who,
@@ -371,12 +388,12 @@ int daytona_pause(struct provider *provider, const struct provider_ref *ref, str
     struct daytona *daytona = daytona_of(provider);
     auto_json json_t *machine = NULL;
 
-    if (fetch_machine(daytona, ref->id, &machine, err) < 0 ||
-        settle(daytona, ref->id, &machine, STOP_MS, err) < 0)
+    if (fetch_machine(daytona, ref, &machine, err) < 0 ||
+        settle(daytona, ref, &machine, STOP_MS, err) < 0)
         return -1;
     if (phase_of(json_get_str(machine, "state")) == PHASE_DOWN)
         return 0;
-    if (change(daytona, ref->id, "/stop", &machine, STOP_MS, err) < 0)
+    if (change(daytona, ref, "/stop", &machine, STOP_MS, err) < 0)
         return -1;
     if (phase_of(json_get_str(machine, "state")) != PHASE_DOWN)
         return error_set(err, ERROR_CONFLICT, "%s: sandbox '%.*s' does not stop", daytona->who,
@@ -388,12 +405,13 @@ int daytona_kill(struct provider *provider, const struct provider_ref *ref, stru
 {
     struct daytona *daytona = daytona_of(provider);
     char path[160];
+    struct rest_request request = {
+        .method = "DELETE", .path = path, .deadline_us = ref->deadline_us};
 
     if (daytona_check_id(daytona, ref->id, err) < 0)
         return 0; /* it cannot be there */
     (void)snprintf(path, sizeof(path), "/sandbox/%.*s", STR_ARG(ref->id));
-    if (daytona_call(daytona, "DELETE", path, NULL, 0, NULL, err) == 0 ||
-        err->code == ERROR_NOT_FOUND)
+    if (rest_call(&daytona->rest, &request, NULL, err) == 0 || err->code == ERROR_NOT_FOUND)
         return 0;
     return -1;
 }
@@ -408,21 +426,26 @@ int daytona_snapshot(struct provider *provider, const struct provider_ref *ref, 
     auto_json json_t *body = json_pack("{s:s}", "name", name);
     auto_free char *text = NULL;
     char path[192];
+    struct rest_request request = {.method = "POST",
+                                   .path = path,
+                                   .body = body,
+                                   .timeout_ms = SNAPSHOT_MS,
+                                   .deadline_us = ref->deadline_us};
 
     if (!rest_id_valid(str_of(name)))
         return error_set(err, ERROR_INVALID, "%s: '%s' is no name for a snapshot", daytona->who,
                          name);
-    if (fetch_machine(daytona, ref->id, &machine, err) < 0)
+    if (fetch_machine(daytona, ref, &machine, err) < 0)
         return -1;
     manifest = json_pack("{s:s, s:o}", "snapshot_name", name, "base_image",
                          json_str(json_get_str(machine, "snapshot")));
     (void)snprintf(path, sizeof(path), "/sandbox/%.*s/snapshot", STR_ARG(ref->id));
-    if (daytona_call(daytona, "POST", path, body, SNAPSHOT_MS, NULL, err) < 0)
+    if (rest_call(&daytona->rest, &request, NULL, err) < 0)
         return -1;
     json_decref(machine);
     machine = NULL;
-    if (fetch_machine(daytona, ref->id, &machine, err) < 0 ||
-        settle(daytona, ref->id, &machine, SNAPSHOT_MS, err) < 0)
+    if (fetch_machine(daytona, ref, &machine, err) < 0 ||
+        settle(daytona, ref, &machine, SNAPSHOT_MS, err) < 0)
         return -1;
     text = json_text(manifest);
     *out = arena_str(arena, str_of(text));
@@ -446,13 +469,15 @@ int daytona_snapshot_delete(struct provider *provider, struct str team_id, struc
         return error_set(err, ERROR_INVALID, "%s: the reference is no snapshot of Daytona's",
                          daytona->who);
     (void)snprintf(path, sizeof(path), "/snapshots/%.*s", STR_ARG(name));
-    if (daytona_call(daytona, "GET", path, NULL, 0, &answer, err) < 0)
+    if (rest_call(&daytona->rest, &(struct rest_request){.method = "GET", .path = path}, &answer,
+                  err) < 0)
         return err->code == ERROR_NOT_FOUND ? 0 : -1;
     id = json_get_str(answer, "id");
     if (!rest_id_valid(id))
         return error_set(err, ERROR_UNAVAILABLE, "%s: a snapshot without an id", daytona->who);
     (void)snprintf(path, sizeof(path), "/snapshots/%.*s", STR_ARG(id));
-    if (daytona_call(daytona, "DELETE", path, NULL, 0, NULL, err) == 0 ||
+    if (rest_call(&daytona->rest, &(struct rest_request){.method = "DELETE", .path = path}, NULL,
+                  err) == 0 ||
         err->code == ERROR_NOT_FOUND)
         return 0;
     return -1;

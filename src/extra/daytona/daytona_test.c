@@ -204,7 +204,9 @@ TEST(daytona_find_filters_by_one_parameter)
     size_t count;
 
     open_with("");
-    CHECK_INT(provider_find(provider, STR_NONE, &label, 1, &arena, &found, &count, &err), 0);
+    CHECK_INT(provider_find(provider, &(struct provider_query){.labels = &label, .label_count = 1},
+                            &arena, &found, &count, &err),
+              0);
     saw("GET /api/sandbox?labels=%7B%22k%22%3A%22a%3Ab%26c%22%7D&limit=100|");
     CHECK_INT(count, 1); /* the stranger has not the label */
     CHECK_STR(found[0].id, "sb-1");

@@ -96,6 +96,7 @@ int envd_call(const struct envd_address *address, const char *method, struct str
                                  .url = url,
                                  .unix_path = address->unix_path,
                                  .reach = fetch_reach(address->public_only),
+                                 .deadline_us = address->deadline_us,
                                  .headers = headers,
                                  .header_count = envd_headers(address, headers, 2),
                                  .body = request,
@@ -124,6 +125,7 @@ int envd_health(const struct envd_address *address, struct error *err)
                                  .url = url,
                                  .unix_path = address->unix_path,
                                  .reach = fetch_reach(address->public_only),
+                                 .deadline_us = address->deadline_us,
                                  .headers = headers,
                                  .header_count = envd_headers(address, headers, 0),
                                  .timeout_ms = 10000};
@@ -167,6 +169,7 @@ int envd_read(const struct envd_address *address, const char *path, envd_sink_fn
                                     .url = url,
                                     .unix_path = address->unix_path,
                                     .reach = fetch_reach(address->public_only),
+                                    .deadline_us = address->deadline_us,
                                     .headers = headers,
                                     .header_count = envd_headers(address, headers, 0),
                                     .timeout_ms = ENVD_CALL_MS};
@@ -192,6 +195,7 @@ int envd_write(const struct envd_address *address, const char *path, envd_source
                                     .url = url,
                                     .unix_path = address->unix_path,
                                     .reach = fetch_reach(address->public_only),
+                                    .deadline_us = address->deadline_us,
                                     .headers = headers,
                                     .source = source,
                                     .source_arg = arg,

@@ -30,7 +30,8 @@ struct envd_address {
     struct str token;      /* STR_NONE or empty = none */
     struct pair extra[ENVD_HEADERS_MAX];
     size_t extra_count;
-    bool public_only; /* see fetch.h */
+    bool public_only;    /* see fetch.h */
+    int64_t deadline_us; /* of each request; of a process, until it runs. 0 = none */
 };
 
 int envd_health(const struct envd_address *address, struct error *err);

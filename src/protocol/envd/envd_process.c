@@ -55,6 +55,7 @@ struct envd_process {
 static void copy_address(struct envd_address *to, const struct envd_address *from)
 {
     *to = *from;
+    to->deadline_us = 0;
     to->who = xstrdup(from->who);
     to->base = xstrdup(from->base);
     to->unix_path = from->unix_path ? xstrdup(from->unix_path) : NULL;
@@ -294,7 +295,7 @@ static uint32_t start_limit(int64_t timeout_ms)
 struct opening {
     const char *method; /* "process.Process/Start" */
     const char *user;
-    int64_t timeout_ms;
+    int64_t timeout_ms, deadline_us;
 };
 
 /* "Basic " and the user's name as the name of an account without a password. */
@@ -327,6 +328,7 @@ static int open_stream(struct envd_process *process, const struct opening *openi
                                     .url = url,
                                     .unix_path = process->address.unix_path,
                                     .reach = fetch_reach(process->address.public_only),
+                                    .deadline_us = opening->deadline_us,
                                     .headers = headers,
                                     .body = frame,
                                     .timeout_ms = start_limit(opening->timeout_ms)};
@@ -391,7 +393,8 @@ int envd_start(const struct envd_address *address, const struct envd_command *co
 {
     struct opening opening = {.method = "process.Process/Start",
                               .user = command->user,
-                              .timeout_ms = command->timeout_ms};
+                              .timeout_ms = command->timeout_ms,
+                              .deadline_us = address->deadline_us};
     auto_buf struct buf message = {0};
 
     buf_init(&message, ENVD_MESSAGE_MAX);
@@ -416,7 +419,8 @@ int envd_start(const struct envd_address *address, const struct envd_command *co
 int envd_attach(const struct envd_address *address, const char *tag, int64_t pid,
                 struct envd_process **out, struct error *err)
 {
-    struct opening opening = {.method = "process.Process/Connect"};
+    struct opening opening = {.method = "process.Process/Connect",
+                              .deadline_us = address->deadline_us};
     auto_buf struct buf message = {0};
 
     if (tag && !str_valid_utf8(str_of(tag)))

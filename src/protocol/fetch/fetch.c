@@ -350,8 +350,7 @@ int fetch_call(struct fetch *fetch, const struct fetch_request *request, struct 
         curl_easy_setopt(line->easy, CURLOPT_WRITEDATA, &call);
         curl_easy_setopt(line->easy, CURLOPT_HEADERFUNCTION, on_header);
         curl_easy_setopt(line->easy, CURLOPT_HEADERDATA, &call);
-        curl_easy_setopt(line->easy, CURLOPT_TIMEOUT_MS,
-                         (long)(fetch_within(request->timeout_ms) + 1));
+        curl_easy_setopt(line->easy, CURLOPT_TIMEOUT_MS, (long)(fetch_within(request) + 1));
         if (request->idle_ms) {
             curl_easy_setopt(line->easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
             curl_easy_setopt(line->easy, CURLOPT_LOW_SPEED_TIME,

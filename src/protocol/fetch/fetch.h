@@ -68,6 +68,9 @@ struct fetch_request {
     int64_t source_length;
     uint32_t connect_ms; /* 0 = 10 s */
     uint32_t timeout_ms; /* the whole call; for a stream: until its head has come. 0 = 60 s */
+    /* The call, or a stream that has no head yet, ends at this deadline (base/clock.h) with ERROR_TIMEOUT, even before
+     * timeout_ms; not of a hub's stream. 0 = none. */
+    int64_t deadline_us;
     /* Nothing came for so long = ERROR_TIMEOUT; 0 = never. Of a call: no byte either way. */
     uint32_t idle_ms;
     size_t response_max; /* of a call's body; 0 = 1 MiB */
@@ -95,11 +98,6 @@ int fetch_call(struct fetch *fetch, const struct fetch_request *request, struct 
                struct error *err);
 void fetch_response_done(struct fetch_response *response);
 #define auto_response __attribute__((cleanup(fetch_response_done)))
-
-/* Whatever their own limits are: calls of this thread, and its streams until their head has come, end
- * at this moment (monotonic, in ms) with ERROR_TIMEOUT. 0 = none. */
-void fetch_deadline_set(int64_t mono_ms);
-int64_t fetch_deadline(void);
 
 /* ---- streams ---- */
 

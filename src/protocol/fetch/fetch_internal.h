@@ -44,8 +44,8 @@ int fetch_error_timeout(const struct fetch_setup *setup, const char *waiting_for
  * elsewhere, -errno when it leads nowhere or the kernel does not say. */
 int fetch_address_local(const struct sockaddr *address);
 void fetch_reach_set(struct fetch_setup *setup, CURL *easy);
-/* timeout_ms (0 = the usual), or what the thread's deadline leaves of it; 0 = its time is over. */
-uint32_t fetch_within(uint32_t timeout_ms);
+/* Its timeout (or the usual one), or what its deadline leaves of that; 0 = the deadline has passed. */
+uint32_t fetch_within(const struct fetch_request *request);
 
 /* Follows the lines of a head; true once the final one is complete. */
 bool fetch_head_line(int *status, const char *line, size_t len);

@@ -8,27 +8,10 @@
 #include "base/clock.h"
 #include "protocol/fetch/fetch_internal.h"
 
-static _Thread_local int64_t deadline_ms; /* 0 = none */
-
-void fetch_deadline_set(int64_t mono_ms)
+uint32_t fetch_within(const struct fetch_request *request)
 {
-    deadline_ms = mono_ms;
-}
-
-int64_t fetch_deadline(void)
-{
-    return deadline_ms;
-}
-
-uint32_t fetch_within(uint32_t timeout_ms)
-{
-    int64_t left_ms = deadline_ms - clock_mono_ms();
-
-    if (!timeout_ms)
-        timeout_ms = FETCH_TIMEOUT_MS;
-    if (!deadline_ms || left_ms > timeout_ms)
-        return timeout_ms;
-    return left_ms > 0 ? (uint32_t)left_ms : 0;
+    return (uint32_t)clock_left_ms(request->deadline_us,
+                                   request->timeout_ms ? request->timeout_ms : FETCH_TIMEOUT_MS);
 }
 
 static bool visible(struct str text)
@@ -160,7 +143,7 @@ int fetch_setup(struct fetch_setup *setup, CURL *easy, const struct fetch_reques
          !str_starts(str_of(request->url), STR("https://"))))
         return error_set(err, ERROR_INVALID, "'%s' is not a host of an http or https URL",
                          setup->host);
-    if (!fetch_within(request->timeout_ms))
+    if (!fetch_within(request))
         return fetch_error_timeout(setup, "what came before it", err);
     if (set_headers(setup, err) < 0)
         return -1;

@@ -96,7 +96,7 @@ static void turn(struct fetch_stream *stream, int wait_ms)
 
 static int wait_head(struct fetch_stream *stream, struct error *err)
 {
-    int64_t end_ms = clock_mono_ms() + fetch_within(stream->setup.request.timeout_ms);
+    int64_t end_ms = clock_mono_ms() + fetch_within(&stream->setup.request);
 
     while (!stream->head_done && !stream->ended) {
         int64_t left_ms = end_ms - clock_mono_ms();

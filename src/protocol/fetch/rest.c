@@ -144,6 +144,7 @@ int rest_call(const struct rest *rest, const struct rest_request *request, json_
         .header_count = rest->header_count,
         .body = str_of(body),
         .timeout_ms = request->timeout_ms,
+        .deadline_us = request->deadline_us,
         .response_max = request->answer_max ? request->answer_max : REST_ANSWER_MAX,
     };
     struct error why;

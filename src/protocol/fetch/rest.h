@@ -26,6 +26,7 @@ struct rest_request {
     const char *path; /* behind base, encoded, with its query */
     const json_t *body;
     uint32_t timeout_ms; /* 0 = 60 s */
+    int64_t deadline_us; /* as in fetch_request; 0 = none */
     size_t answer_max;   /* 0 = REST_ANSWER_MAX */
 };
 

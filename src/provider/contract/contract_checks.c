@@ -85,21 +85,28 @@ static void check_find(struct contract *contract)
     size_t count;
 
     if (!(contract->features & PROVIDER_FIND)) {
-        MUST_FAIL(provider_find(contract->provider, contract->team_id, labels, 2, &contract->arena,
-                                &found, &count, &err),
+        MUST_FAIL(provider_find(contract->provider,
+                                &(struct provider_query){.team_id = contract->team_id,
+                                                         .labels = labels,
+                                                         .label_count = 2},
+                                &contract->arena, &found, &count, &err),
                   err, ERROR_UNSUPPORTED);
         return;
     }
-    MUST_OK(provider_find(contract->provider, contract->team_id, labels, 2, &contract->arena,
-                          &found, &count, &err),
+    MUST_OK(provider_find(contract->provider,
+                          &(struct provider_query){
+                              .team_id = contract->team_id, .labels = labels, .label_count = 2},
+                          &contract->arena, &found, &count, &err),
             err);
     MUST_INT(count, 1);
     MUST(str_eq(found[0].id, contract->ref.id));
     MUST_INT(found[0].state, PROVIDER_RUNNING);
     MUST(found[0].started_at_us > 0);
     labels[1].value = STR("conversation:c 1&x=y:t");
-    MUST_OK(provider_find(contract->provider, contract->team_id, labels, 2, &contract->arena,
-                          &found, &count, &err),
+    MUST_OK(provider_find(contract->provider,
+                          &(struct provider_query){
+                              .team_id = contract->team_id, .labels = labels, .label_count = 2},
+                          &contract->arena, &found, &count, &err),
             err);
     MUST_INT(count, 0);
 }

@@ -196,8 +196,10 @@ static void check_pause(struct contract *contract)
         struct provider_sandbox *found;
         size_t count;
 
-        MUST_OK(provider_find(contract->provider, contract->team_id, &label, 1, &contract->arena,
-                              &found, &count, &err),
+        MUST_OK(provider_find(contract->provider,
+                              &(struct provider_query){
+                                  .team_id = contract->team_id, .labels = &label, .label_count = 1},
+                              &contract->arena, &found, &count, &err),
                 err);
         MUST_INT(count, 1);
         MUST_INT(found[0].state, PROVIDER_PAUSED);
@@ -289,8 +291,10 @@ static void check_kill(struct contract *contract)
         size_t count;
 
         err = (struct error){0};
-        MUST_OK(provider_find(contract->provider, contract->team_id, &label, 1, &contract->arena,
-                              &found, &count, &err),
+        MUST_OK(provider_find(contract->provider,
+                              &(struct provider_query){
+                                  .team_id = contract->team_id, .labels = &label, .label_count = 1},
+                              &contract->arena, &found, &count, &err),
                 err);
         MUST_INT(count, 0);
     }

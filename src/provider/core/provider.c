@@ -288,10 +288,11 @@ int provider_create(struct provider *provider, const struct provider_spec *spec,
     return quiet(provider, provider->ops->create(provider, spec, arena, out, err), err);
 }
 
-static bool has_labels(const struct provider_sandbox *sandbox, const struct pair *labels,
-                       size_t count)
+static bool has_labels(const struct provider_sandbox *sandbox, const struct provider_query *query)
 {
-    for (size_t i = 0; i < count; i++) {
+    const struct pair *labels = query->labels;
+
+    for (size_t i = 0; i < query->label_count; i++) {
         bool found = false;
 
         for (size_t n = 0; n < sandbox->label_count && !found; n++)
@@ -310,9 +311,9 @@ static int newest_first(const void *a, const void *b)
     return (x->started_at_us < y->started_at_us) - (x->started_at_us > y->started_at_us);
 }
 
-int provider_find(struct provider *provider, struct str team_id, const struct pair *labels,
-                  size_t label_count, struct arena *arena, struct provider_sandbox **out,
-                  size_t *out_count, struct error *err)
+int provider_find(struct provider *provider, const struct provider_query *query,
+                  struct arena *arena, struct provider_sandbox **out, size_t *out_count,
+                  struct error *err)
 {
     size_t found = 0;
 
@@ -320,11 +321,11 @@ int provider_find(struct provider *provider, struct str team_id, const struct pa
     *out_count = 0;
     if (!provider->ops->find)
         return lacks(provider->name, "find", err);
-    if (provider->ops->find(provider, team_id, labels, label_count, arena, out, out_count, err) < 0)
+    if (provider->ops->find(provider, query, arena, out, out_count, err) < 0)
         return quiet(provider, -1, err);
     /* A service that ignores the filter must not hand us strangers. */
     for (size_t i = 0; i < *out_count; i++)
-        if (has_labels(&(*out)[i], labels, label_count))
+        if (has_labels(&(*out)[i], query))
             (*out)[found++] = (*out)[i];
     *out_count = found;
     if (found)

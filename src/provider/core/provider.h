@@ -2,7 +2,8 @@
  *
  * A provider knows one API and no rule: it does not retry, remember or choose. An entry that is
  * NULL is a capability the provider lacks; provider_*() answers ERROR_UNSUPPORTED naming provider
- * and capability before anything is sent. All calls block their thread, bounded by a deadline.
+ * and capability before anything is sent. All calls block their thread, each request with a timeout, and
+ * those about machines at most until their deadline_us (base/clock.h; 0 = none): then ERROR_TIMEOUT.
  *
  * Errors every provider maps its own to: ERROR_NOT_FOUND (no such sandbox, snapshot, file),
  * ERROR_QUOTA (429, limits; message says which; retry_after_s when told), ERROR_UNAUTHORIZED (key refused),
@@ -154,7 +155,15 @@ struct provider_spec {
     int64_t cpu, mem_mb, disk_mb; /* 0 = default */
     json_t *options; /* of the profile: type's own settings (browserSettings, ...); may be NULL */
     struct provider_joint *joint; /* embedded engine only; or NULL */
+    /* The caller's deadline, or NULL. It moves on by the time that an image takes to arrive: the provider shows its
+     * progress meanwhile. */
+    int64_t *deadline_us;
 };
+
+static inline int64_t provider_spec_deadline(const struct provider_spec *spec)
+{
+    return spec->deadline_us ? *spec->deadline_us : 0;
+}
 
 /* What there is. Strings live in the arena of the call. */
 struct provider_sandbox {
@@ -174,14 +183,22 @@ struct provider_sandbox {
 int provider_check(struct provider *provider, struct error *err);
 int provider_create(struct provider *provider, const struct provider_spec *spec,
                     struct arena *arena, struct provider_sandbox *out, struct error *err);
-/* Those with all the labels, newest first, running and paused. */
-int provider_find(struct provider *provider, struct str team_id, const struct pair *labels,
-                  size_t label_count, struct arena *arena, struct provider_sandbox **out,
-                  size_t *out_count, struct error *err);
+/* Which machines: those with all the labels. team_id as above. */
+struct provider_query {
+    struct str team_id;
+    const struct pair *labels;
+    size_t label_count;
+    int64_t deadline_us;
+};
+/* Newest first, running and paused. */
+int provider_find(struct provider *provider, const struct provider_query *query,
+                  struct arena *arena, struct provider_sandbox **out, size_t *out_count,
+                  struct error *err);
 
 /* A sandbox in all calls below: team_id as above, id and token as create or get told. */
 struct provider_ref {
     struct str team_id, id, token, address;
+    int64_t deadline_us; /* not of processes and files: those have their own limits */
 };
 
 /* ERROR_NOT_FOUND when it is gone. Never wakes it. */

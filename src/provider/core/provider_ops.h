@@ -18,9 +18,8 @@ struct provider_ops {
     int (*check)(struct provider *provider, struct error *err);
     int (*create)(struct provider *provider, const struct provider_spec *spec, struct arena *arena,
                   struct provider_sandbox *out, struct error *err);
-    int (*find)(struct provider *provider, struct str team_id, const struct pair *labels,
-                size_t label_count, struct arena *arena, struct provider_sandbox **out,
-                size_t *out_count, struct error *err);
+    int (*find)(struct provider *provider, const struct provider_query *query, struct arena *arena,
+                struct provider_sandbox **out, size_t *out_count, struct error *err);
     int (*get)(struct provider *provider, const struct provider_ref *ref, struct arena *arena,
                struct provider_sandbox *out, struct error *err);
     int (*connect)(struct provider *provider, const struct provider_ref *ref, int64_t ttl_s,

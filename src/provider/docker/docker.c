@@ -216,11 +216,14 @@ static bool parse_version(struct str text, uint64_t *minor)
            *minor <= API_MINOR_MAX;
 }
 
-static int negotiate(struct docker *docker, char out[16], struct error *err)
+static int negotiate(struct docker *docker, int64_t deadline_us, char out[16], struct error *err)
 {
     auto_json json_t *answer = NULL;
-    struct rest_request request = {
-        .method = "GET", .path = "/version", .timeout_ms = 15000, .answer_max = 256 * 1024};
+    struct rest_request request = {.method = "GET",
+                                   .path = "/version",
+                                   .timeout_ms = 15000,
+                                   .deadline_us = deadline_us,
+                                   .answer_max = 256 * 1024};
     uint64_t newest, oldest, use = API_MINOR;
 
     if (rest_call(&docker->rest, &request, &answer, err) < 0)
@@ -240,14 +243,14 @@ static int negotiate(struct docker *docker, char out[16], struct error *err)
     return 0;
 }
 
-int docker_version(struct docker *docker, char out[16], struct error *err)
+int docker_version(struct docker *docker, int64_t deadline_us, char out[16], struct error *err)
 {
     (void)pthread_mutex_lock(&docker->lock);
     memcpy(out, docker->version, 16);
     (void)pthread_mutex_unlock(&docker->lock);
     if (out[0])
         return 0;
-    if (negotiate(docker, out, err) < 0)
+    if (negotiate(docker, deadline_us, out, err) < 0)
         return -1;
     (void)pthread_mutex_lock(&docker->lock);
     memcpy(docker->version, out, 16);
@@ -262,7 +265,7 @@ int docker_call(struct docker *docker, const struct rest_request *request, json_
     char version[16];
     auto_free char *path = NULL;
 
-    if (docker_version(docker, version, err) < 0)
+    if (docker_version(docker, request->deadline_us, version, err) < 0)
         return -1;
     path = xasprintf("/%s%s", version, request->path);
     versioned.path = path;
@@ -270,9 +273,10 @@ int docker_call(struct docker *docker, const struct rest_request *request, json_
 }
 
 int docker_post(struct docker *docker, const char *method, const char *path, uint32_t timeout_ms,
-                struct error *err)
+                int64_t deadline_us, struct error *err)
 {
-    struct rest_request request = {.method = method, .path = path, .timeout_ms = timeout_ms};
+    struct rest_request request = {
+        .method = method, .path = path, .timeout_ms = timeout_ms, .deadline_us = deadline_us};
 
     return docker_call(docker, &request, NULL, err);
 }
@@ -300,7 +304,7 @@ static int docker_check(struct provider *provider, struct error *err)
     (void)pthread_mutex_lock(&docker->lock);
     docker->version[0] = '\0';
     (void)pthread_mutex_unlock(&docker->lock);
-    return docker_version(docker, version, err);
+    return docker_version(docker, 0, version, err);
 }
 
 static void docker_about(const struct provider *provider, struct provider_about *out)

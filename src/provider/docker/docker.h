@@ -41,13 +41,13 @@ static inline struct docker *docker_of(const struct provider *provider)
 /* ---- docker.c ---- */
 
 /* "v1.40": the oldest version that has all we use, or the oldest the daemon still speaks. */
-int docker_version(struct docker *docker, char out[16], struct error *err);
+int docker_version(struct docker *docker, int64_t deadline_us, char out[16], struct error *err);
 /* path: behind the version, encoded. */
 int docker_call(struct docker *docker, const struct rest_request *request, json_t **out,
                 struct error *err);
 /* Method, path and nothing else. */
 int docker_post(struct docker *docker, const char *method, const char *path, uint32_t timeout_ms,
-                struct error *err);
+                int64_t deadline_us, struct error *err);
 int docker_check_id(const struct docker *docker, struct str id, struct error *err);
 /* "/containers/ID/what" with what as printf. */
 void docker_path(struct buf *path, struct str id, const char *what);
@@ -109,9 +109,8 @@ int docker_create(struct provider *provider, const struct provider_spec *spec, s
                   struct provider_sandbox *out, struct error *err);
 
 /* ---- docker_machine.c ---- */
-int docker_find(struct provider *provider, struct str team_id, const struct pair *labels,
-                size_t label_count, struct arena *arena, struct provider_sandbox **out,
-                size_t *out_count, struct error *err);
+int docker_find(struct provider *provider, const struct provider_query *query, struct arena *arena,
+                struct provider_sandbox **out, size_t *out_count, struct error *err);
 int docker_usage(struct provider *provider, const struct provider_ref *ref,
                  struct provider_usage *out, struct error *err);
 int docker_get(struct provider *provider, const struct provider_ref *ref, struct arena *arena,

@@ -46,7 +46,7 @@ int docker_conn_request(struct docker *docker, const char *method, const char *p
     char version[16];
 
     *out = (struct http_call){.fd = -1, .max = DOCKER_CONN_MAX};
-    if (docker_version(docker, version, err) < 0)
+    if (docker_version(docker, 0, version, err) < 0)
         return -1;
     request.target = target = xasprintf("/%s%s", version, path);
     out->fd = conn_open(docker, err);

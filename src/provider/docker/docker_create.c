@@ -207,20 +207,23 @@ static int read_progress(struct docker *docker, struct fetch_stream *stream, str
                      PULL_MS / 1000);
 }
 
-static int pull(struct docker *docker, struct str image, struct error *err)
+static int pull(struct docker *docker, struct str image, const struct provider_spec *spec,
+                struct error *err)
 {
     char version[16];
     auto_buf struct buf url;
     struct fetch_stream *stream = NULL;
-    struct fetch_request request = {
-        .method = "POST", .unix_path = docker->unix_path, .timeout_ms = CREATE_MS};
+    struct fetch_request request = {.method = "POST",
+                                    .unix_path = docker->unix_path,
+                                    .timeout_ms = CREATE_MS,
+                                    .deadline_us = provider_spec_deadline(spec)};
     struct str name = image;
     const char *slash = memrchr(image.p, '/', image.len);
     size_t from = slash ? (size_t)(slash - image.p) : 0;
-    int64_t begin_ms;
+    int64_t begin_us;
     int result;
 
-    if (docker_version(docker, version, err) < 0)
+    if (docker_version(docker, request.deadline_us, version, err) < 0)
         return -1;
     buf_init(&url, HTTP_URL_MAX);
     (void)buf_printf(&url, "%s/%s/images/create", docker->base, version);
@@ -231,29 +234,29 @@ static int pull(struct docker *docker, struct str image, struct error *err)
     request.url = url.p;
     if (fetch_open(docker->rest.fetch, &request, &stream, err) < 0)
         return error_prefix(err, "%s: pull", docker->who);
-    begin_ms = clock_mono_ms();
+    begin_us = clock_mono_us();
     result = fetch_status(stream) >= 400
                  ? rest_refused(docker->who, "pull", fetch_status(stream), -1,
                                 STR("the daemon cannot get the image"), err)
                  : read_progress(docker, stream, err);
     fetch_close(stream);
     /* A daemon that tells its progress does not hang: that time is not counted. */
-    if (fetch_deadline())
-        fetch_deadline_set(fetch_deadline() + clock_mono_ms() - begin_ms);
+    if (request.deadline_us)
+        *spec->deadline_us += clock_mono_us() - begin_us;
     return result;
 }
 
-static int start(struct docker *docker, struct str id, struct error *err)
+static int start(struct docker *docker, struct str id, int64_t deadline_us, struct error *err)
 {
     auto_buf struct buf path;
     struct error why, ignored;
 
     docker_path(&path, id, "/start");
-    if (docker_post(docker, "POST", path.p, CREATE_MS, &why) == 0)
+    if (docker_post(docker, "POST", path.p, CREATE_MS, deadline_us, &why) == 0)
         return 0;
     buf_done(&path);
     docker_path(&path, id, "?force=1&v=1");
-    (void)docker_post(docker, "DELETE", path.p, CREATE_MS, &ignored);
+    (void)docker_post(docker, "DELETE", path.p, CREATE_MS, deadline_us, &ignored);
     if (why.code == ERROR_NOT_FOUND) /* e.g. a network that is not there */
         why.code = ERROR_INVALID;
     *err = why;
@@ -268,8 +271,10 @@ int docker_create(struct provider *provider, const struct provider_spec *spec, s
                        : spec->image.len  ? spec->image
                                           : str_of(docker->image);
     auto_json json_t *body = NULL, *answer = NULL;
-    struct rest_request request = {
-        .method = "POST", .path = "/containers/create", .timeout_ms = CREATE_MS};
+    struct rest_request request = {.method = "POST",
+                                   .path = "/containers/create",
+                                   .timeout_ms = CREATE_MS,
+                                   .deadline_us = provider_spec_deadline(spec)};
     struct str id;
     int result;
 
@@ -281,8 +286,9 @@ int docker_create(struct provider *provider, const struct provider_spec *spec, s
     request.body = body;
     result = docker_call(docker, &request, &answer, err);
     if (result < 0 && err->code == ERROR_NOT_FOUND && docker->pull && !spec->snapshot.len) {
-        if (pull(docker, image, err) < 0)
+        if (pull(docker, image, spec, err) < 0)
             return error_prefix(err, "image '%.*s'", STR_ARG(image));
+        request.deadline_us = provider_spec_deadline(spec);
         result = docker_call(docker, &request, &answer, err);
     }
     if (result < 0)
@@ -290,7 +296,7 @@ int docker_create(struct provider *provider, const struct provider_spec *spec, s
     id = json_get_str(answer, "Id");
     if (!rest_id_valid(id))
         return error_set(err, ERROR_UNAVAILABLE, "%s: a container without an id", docker->who);
-    if (start(docker, id, err) < 0)
+    if (start(docker, id, request.deadline_us, err) < 0)
         return -1;
     *out = (struct provider_sandbox){
         .id = arena_str(arena, id),

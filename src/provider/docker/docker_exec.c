@@ -423,7 +423,7 @@ static int process_resize(struct provider_process *base, uint16_t cols, uint16_t
                          p->stream.docker->who);
     (void)snprintf(path, sizeof(path), "/exec/%s/resize?h=%u&w=%u", p->stream.exec_id,
                    (unsigned)rows, (unsigned)cols);
-    return docker_post(p->stream.docker, "POST", path, HELPER_MS, err);
+    return docker_post(p->stream.docker, "POST", path, HELPER_MS, 0, err);
 }
 
 static void process_cancel(struct provider_process *base)

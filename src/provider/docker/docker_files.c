@@ -98,7 +98,7 @@ static int read_tar(struct docker *docker, struct str container, const char *pat
     buf_init(&url, HTTP_URL_MAX);
     docker_path(&query, container, "/archive");
     rest_query(&query, "path", str_of(path));
-    if (docker_version(docker, version, err) < 0)
+    if (docker_version(docker, 0, version, err) < 0)
         return -1;
     (void)buf_printf(&url, "%s/%s%s", docker->base, version, query.p);
     request.url = url.p;
@@ -237,7 +237,7 @@ static int upload(struct docker *docker, struct str container, const char *dir, 
     buf_init(&url, HTTP_URL_MAX);
     docker_path(&query, container, "/archive");
     rest_query(&query, "path", str_of(dir));
-    if (docker_version(docker, version, err) < 0)
+    if (docker_version(docker, 0, version, err) < 0)
         return -1;
     (void)buf_printf(&url, "%s/%s%s", docker->base, version, query.p);
     request.url = url.p;

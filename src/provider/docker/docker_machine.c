@@ -42,14 +42,16 @@ static void read_labels(struct arena *arena, json_t *labels, struct provider_san
     }
 }
 
-static int inspect(struct docker *docker, struct str id, json_t **out, struct error *err)
+static int inspect(struct docker *docker, const struct provider_ref *ref, json_t **out,
+                   struct error *err)
 {
     auto_buf struct buf path = {0};
-    struct rest_request request = {.method = "GET", .timeout_ms = CHANGE_MS};
+    struct rest_request request = {
+        .method = "GET", .timeout_ms = CHANGE_MS, .deadline_us = ref->deadline_us};
 
-    if (docker_check_id(docker, id, err) < 0)
+    if (docker_check_id(docker, ref->id, err) < 0)
         return -1;
-    docker_path(&path, id, "/json");
+    docker_path(&path, ref->id, "/json");
     request.path = path.p;
     if (docker_call(docker, &request, out, err) < 0)
         return -1;
@@ -81,7 +83,7 @@ int docker_get(struct provider *provider, const struct provider_ref *ref, struct
     struct docker *docker = docker_of(provider);
     auto_json json_t *answer = NULL;
 
-    if (inspect(docker, ref->id, &answer, err) < 0)
+    if (inspect(docker, ref, &answer, err) < 0)
         return -1;
     read_inspect(answer, arena, out);
     if (out->state == PROVIDER_ENDED)
@@ -102,20 +104,19 @@ static json_t *filters(const struct pair *labels, size_t count)
     return json_pack("{s:o}", "label", list);
 }
 
-int docker_find(struct provider *provider, struct str team_id, const struct pair *labels,
-                size_t label_count, struct arena *arena, struct provider_sandbox **out,
-                size_t *out_count, struct error *err)
+int docker_find(struct provider *provider, const struct provider_query *query, struct arena *arena,
+                struct provider_sandbox **out, size_t *out_count, struct error *err)
 {
     struct docker *docker = docker_of(provider);
-    auto_json json_t *wanted = filters(labels, label_count);
+    auto_json json_t *wanted = filters(query->labels, query->label_count);
     auto_json json_t *answer = NULL;
     json_t *item;
     auto_free char *text = json_text(wanted);
     auto_buf struct buf path;
-    struct rest_request request = {.method = "GET", .timeout_ms = CHANGE_MS};
+    struct rest_request request = {
+        .method = "GET", .timeout_ms = CHANGE_MS, .deadline_us = query->deadline_us};
     size_t i;
 
-    (void)team_id;
     *out = NULL;
     *out_count = 0;
     buf_init(&path, HTTP_URL_MAX);
@@ -150,12 +151,13 @@ int docker_find(struct provider *provider, struct str team_id, const struct pair
 
 /* ---- states ---- */
 
-static int change(struct docker *docker, struct str id, const char *verb, struct error *err)
+static int change(struct docker *docker, const struct provider_ref *ref, const char *verb,
+                  struct error *err)
 {
     auto_buf struct buf path;
 
-    docker_path(&path, id, verb);
-    return docker_post(docker, "POST", path.p, CHANGE_MS, err);
+    docker_path(&path, ref->id, verb);
+    return docker_post(docker, "POST", path.p, CHANGE_MS, ref->deadline_us, err);
 }
 
 /* Another caller may do the same at the same time: what counts is the state afterwards. */
@@ -170,7 +172,7 @@ int docker_connect(struct provider *provider, const struct provider_ref *ref, in
         auto_json json_t *answer = NULL;
         struct str status;
 
-        if (inspect(docker, ref->id, &answer, err) < 0)
+        if (inspect(docker, ref, &answer, err) < 0)
             return -1;
         status = json_get_str(json_object_get(answer, "State"), "Status");
         if (state_of(status) == PROVIDER_RUNNING) {
@@ -180,7 +182,7 @@ int docker_connect(struct provider *provider, const struct provider_ref *ref, in
         if (state_of(status) == PROVIDER_ENDED)
             return error_set(err, ERROR_NOT_FOUND, "%s: container '%.*s' is being removed",
                              docker->who, STR_ARG(ref->id));
-        if (change(docker, ref->id, str_is(status, "paused") ? "/unpause" : "/start", &why) < 0 &&
+        if (change(docker, ref, str_is(status, "paused") ? "/unpause" : "/start", &why) < 0 &&
             (why.code == ERROR_NOT_FOUND || why.code == ERROR_TIMEOUT))
             break;
     }
@@ -197,15 +199,15 @@ int docker_pause(struct provider *provider, const struct provider_ref *ref, stru
     auto_json json_t *answer = NULL, *again = NULL;
     struct error why;
 
-    if (inspect(docker, ref->id, &answer, err) < 0)
+    if (inspect(docker, ref, &answer, err) < 0)
         return -1;
     if (state_of(json_get_str(json_object_get(answer, "State"), "Status")) != PROVIDER_RUNNING)
         return 0;
     if (!docker->freeze)
-        return change(docker, ref->id, "/stop?t=5", err);
-    if (change(docker, ref->id, "/pause", &why) == 0)
+        return change(docker, ref, "/stop?t=5", err);
+    if (change(docker, ref, "/pause", &why) == 0)
         return 0;
-    if (inspect(docker, ref->id, &again, err) < 0)
+    if (inspect(docker, ref, &again, err) < 0)
         return -1;
     if (state_of(json_get_str(json_object_get(again, "State"), "Status")) != PROVIDER_RUNNING)
         return 0;
@@ -215,7 +217,7 @@ int docker_pause(struct provider *provider, const struct provider_ref *ref, stru
     }
     log_warn("docker", "container=%.*s cannot be frozen, is stopped instead: %s", STR_ARG(ref->id),
              why.message);
-    return change(docker, ref->id, "/stop?t=5", err);
+    return change(docker, ref, "/stop?t=5", err);
 }
 
 int docker_kill(struct provider *provider, const struct provider_ref *ref, struct error *err)
@@ -226,7 +228,8 @@ int docker_kill(struct provider *provider, const struct provider_ref *ref, struc
     if (docker_check_id(docker, ref->id, err) < 0)
         return 0; /* it cannot be there */
     docker_path(&path, ref->id, "?force=1&v=1");
-    if (docker_post(docker, "DELETE", path.p, CHANGE_MS, err) == 0 || err->code == ERROR_NOT_FOUND)
+    if (docker_post(docker, "DELETE", path.p, CHANGE_MS, ref->deadline_us, err) == 0 ||
+        err->code == ERROR_NOT_FOUND)
         return 0;
     /* Somebody else is removing it. */
     if (err->code == ERROR_CONFLICT && strstr(err->message, "already in progress"))
@@ -281,12 +284,13 @@ int docker_snapshot(struct provider *provider, const struct provider_ref *ref, c
     auto_json json_t *body = json_object(), *answer = NULL;
     auto_json json_t *container = NULL;
     auto_buf struct buf path = {0};
-    struct rest_request request = {.method = "POST", .body = body, .timeout_ms = COMMIT_MS};
+    struct rest_request request = {
+        .method = "POST", .body = body, .timeout_ms = COMMIT_MS, .deadline_us = ref->deadline_us};
 
     if (!name_valid(name))
         return error_set(err, ERROR_INVALID, "%s: '%s' is no name for a snapshot", docker->who,
                          name);
-    if (inspect(docker, ref->id, &container, err) < 0)
+    if (inspect(docker, ref, &container, err) < 0)
         return -1;
     buf_init(&path, HTTP_URL_MAX);
     (void)buf_printf(&path, "/commit?container=%.*s&repo=%s&tag=%s&pause=1", STR_ARG(ref->id),
@@ -318,7 +322,8 @@ int docker_snapshot_delete(struct provider *provider, struct str team_id, struct
                          (int)(snapshot.len < 80 ? snapshot.len : 80), snapshot.p);
     buf_init(&path, HTTP_URL_MAX);
     (void)buf_printf(&path, "/images/%s:%s", DOCKER_SNAP_REPO, tag);
-    if (docker_post(docker, "DELETE", path.p, CHANGE_MS, err) == 0 || err->code == ERROR_NOT_FOUND)
+    if (docker_post(docker, "DELETE", path.p, CHANGE_MS, 0, err) == 0 ||
+        err->code == ERROR_NOT_FOUND)
         return 0;
     return -1;
 }
@@ -352,7 +357,7 @@ int docker_address(struct provider *provider, const struct provider_ref *ref, ui
     struct str address;
     bool six;
 
-    if (inspect(docker, ref->id, &answer, err) < 0)
+    if (inspect(docker, ref, &answer, err) < 0)
         return -1;
     address = address_of(answer);
     if (!address.len || address.len > 45 ||
@@ -397,13 +402,14 @@ int docker_usage(struct provider *provider, const struct provider_ref *ref,
                  struct provider_usage *out, struct error *err)
 {
     struct docker *docker = provider->impl;
-    struct rest_request request = {.method = "GET", .timeout_ms = CHANGE_MS};
+    struct rest_request request = {
+        .method = "GET", .timeout_ms = CHANGE_MS, .deadline_us = ref->deadline_us};
     auto_json json_t *about = NULL, *stats = NULL;
     auto_buf struct buf path = {0};
     const json_t *memory;
     int64_t nano, cache;
 
-    if (inspect(docker, ref->id, &about, err) < 0)
+    if (inspect(docker, ref, &about, err) < 0)
         return -1;
     docker_path(&path, ref->id, "/stats?stream=false");
     request.path = path.p;

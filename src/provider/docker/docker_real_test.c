@@ -234,10 +234,14 @@ TEST_TIMEOUT(docker_real_snapshot_has_no_labels_and_variables, 120)
     second = ref;
     create(&again, &ref);
     prints("echo \"[$TOKEN]\"; cat /kept", "[]\nkept\n");
-    must(provider_find(provider, STR_NONE, labels, 1, &arena, &found, &count, &err), "find");
+    must(provider_find(provider, &(struct provider_query){.labels = labels, .label_count = 1},
+                       &arena, &found, &count, &err),
+         "find");
     CHECK_INT(count, 1);
     CHECK(str_eq(found[0].id, second.id));
-    must(provider_find(provider, STR_NONE, other, 1, &arena, &found, &count, &err), "find");
+    must(provider_find(provider, &(struct provider_query){.labels = other, .label_count = 1},
+                       &arena, &found, &count, &err),
+         "find");
     CHECK_INT(count, 1);
     CHECK_INT(found[0].label_count, 1);
     CHECK_INT(provider_snapshot_delete(provider, STR_NONE, again.snapshot, &err), -1);

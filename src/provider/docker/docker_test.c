@@ -296,18 +296,25 @@ TEST(docker_pulls_what_is_missing)
 {
     struct provider_spec spec = {.egress = EGRESS_ALLOW_ALL,
                                  .image = STR("reg.example:5000/a/img")};
+    int64_t deadline_us = clock_deadline(60, 0), before_us = deadline_us;
     struct provider_sandbox machine;
 
     open_with(",\"pause\":\"stop\"");
+    spec.deadline_us = &deadline_us;
     fake.missing = 1;
     CHECK_INT(provider_create(provider, &spec, &arena, &machine, &err), -1); /* pull: never */
     CHECK_INT(err.code, ERROR_NOT_FOUND);
+    CHECK_INT(deadline_us, before_us);
     docker_of(provider)->pull = true;
     CHECK_INT(provider_create(provider, &spec, &arena, &machine, &err), 0);
+    CHECK(deadline_us > before_us); /* by the time of the pull */
     saw("POST /v1.40/images/create?fromImage=reg.example%3A5000%2Fa%2Fimg&tag=latest ");
     fake.missing = 2;
     CHECK_INT(provider_create(provider, &spec, &arena, &machine, &err), -1);
     CHECK_INT(err.code, ERROR_NOT_FOUND);
+    deadline_us = clock_mono_us() - 1;
+    CHECK_INT(provider_create(provider, &spec, &arena, &machine, &err), -1);
+    CHECK_INT(err.code, ERROR_TIMEOUT);
     far_end();
 }
 
@@ -360,7 +367,9 @@ TEST(docker_find)
     size_t count;
 
     open_with("");
-    CHECK_INT(provider_find(provider, STR_NONE, &label, 1, &arena, &found, &count, &err), 0);
+    CHECK_INT(provider_find(provider, &(struct provider_query){.labels = &label, .label_count = 1},
+                            &arena, &found, &count, &err),
+              0);
     saw("GET /v1.40/containers/json?all=1&filters=%7B%22label%22%3A%5B%22dev.quicksand%3D1%22%2C%22"
         "k%3Da%3Ab%3Dc%22%5D%7D ");
     CHECK_INT(count, 2);

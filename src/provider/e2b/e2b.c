@@ -195,6 +195,7 @@ int e2b_call(struct provider *provider, const struct e2b_call *call, json_t **ou
         &(struct rest_request){.method = call->method,
                                .path = call->path,
                                .body = call->body,
+                               .deadline_us = call->deadline_us,
                                .timeout_ms = call->timeout_ms ? call->timeout_ms : CALL_MS},
         out, err);
 }

@@ -18,7 +18,7 @@ struct e2b {
 };
 
 struct e2b_call {
-    struct str team_id;
+    int64_t deadline_us; /* 0 = none */
     const char *method;
     const char *path;
     const json_t *body;  /* NULL = none */
@@ -34,9 +34,8 @@ int e2b_get(struct provider *provider, const struct provider_ref *ref, struct ar
 /* e2b_sandbox.c */
 int e2b_create(struct provider *provider, const struct provider_spec *spec, struct arena *arena,
                struct provider_sandbox *out, struct error *err);
-int e2b_find(struct provider *provider, struct str team_id, const struct pair *labels,
-             size_t label_count, struct arena *arena, struct provider_sandbox **out,
-             size_t *out_count, struct error *err);
+int e2b_find(struct provider *provider, const struct provider_query *query, struct arena *arena,
+             struct provider_sandbox **out, size_t *out_count, struct error *err);
 int e2b_connect(struct provider *provider, const struct provider_ref *ref, int64_t ttl_s,
                 struct arena *arena, struct provider_sandbox *out, struct error *err);
 int e2b_pause(struct provider *provider, const struct provider_ref *ref, struct error *err);

@@ -99,8 +99,10 @@ int e2b_create(struct provider *provider, const struct provider_spec *spec, stru
             "template has them",
             provider->name);
     body = create_body(e2b, spec);
-    if (e2b_call(provider, &(struct e2b_call){spec->team_id, "POST", "/sandboxes", body, CREATE_MS},
-                 &answer, err) < 0 ||
+    if (e2b_call(
+            provider,
+            &(struct e2b_call){provider_spec_deadline(spec), "POST", "/sandboxes", body, CREATE_MS},
+            &answer, err) < 0 ||
         read_sandbox(e2b, answer, arena, out, err) < 0)
         return -1;
     out->started_at_us = out->started_at_us ? out->started_at_us : clock_wall_us();
@@ -132,9 +134,8 @@ static void add_filter(struct buf *path, const struct pair *labels, size_t count
     rest_query(path, "metadata", buf_str(&twice));
 }
 
-int e2b_find(struct provider *provider, struct str team_id, const struct pair *labels,
-             size_t label_count, struct arena *arena, struct provider_sandbox **out,
-             size_t *out_count, struct error *err)
+int e2b_find(struct provider *provider, const struct provider_query *query, struct arena *arena,
+             struct provider_sandbox **out, size_t *out_count, struct error *err)
 {
     const struct e2b *e2b = provider->impl;
     auto_json json_t *answer = NULL;
@@ -144,12 +145,13 @@ int e2b_find(struct provider *provider, struct str team_id, const struct pair *l
 
     buf_init(&path, HTTP_URL_MAX);
     (void)buf_add_str(&path, STR("/v2/sandboxes"));
-    if (label_count)
-        add_filter(&path, labels, label_count);
-    (void)buf_printf(&path, "%cstate=running,paused&limit=%d", label_count ? '&' : '?', FIND_MAX);
+    if (query->label_count)
+        add_filter(&path, query->labels, query->label_count);
+    (void)buf_printf(&path, "%cstate=running,paused&limit=%d", query->label_count ? '&' : '?',
+                     FIND_MAX);
     if (path.overflowed)
         return error_set(err, ERROR_LIMIT, "%s: the labels are too long", e2b->who);
-    if (e2b_call(provider, &(struct e2b_call){team_id, "GET", path.p}, &answer, err) < 0)
+    if (e2b_call(provider, &(struct e2b_call){query->deadline_us, "GET", path.p}, &answer, err) < 0)
         return -1;
     if (!json_is_array(answer))
         return error_set(err, ERROR_UNAVAILABLE, "%s: the answer is no list", e2b->who);
@@ -170,7 +172,7 @@ int e2b_get(struct provider *provider, const struct provider_ref *ref, struct ar
     char path[PATH_SIZE];
 
     if (make_path(e2b, ref->id, "", path, err) < 0 ||
-        e2b_call(provider, &(struct e2b_call){ref->team_id, "GET", path}, &answer, err) < 0)
+        e2b_call(provider, &(struct e2b_call){ref->deadline_us, "GET", path}, &answer, err) < 0)
         return -1;
     return read_sandbox(e2b, answer, arena, out, err);
 }
@@ -184,8 +186,8 @@ int e2b_connect(struct provider *provider, const struct provider_ref *ref, int64
 
     body = json_pack("{s:I}", "timeout", (json_int_t)(ttl_s > 0 ? ttl_s : e2b->ttl_s));
     if (make_path(e2b, ref->id, "/connect", path, err) < 0 ||
-        e2b_call(provider, &(struct e2b_call){ref->team_id, "POST", path, body, CREATE_MS}, &answer,
-                 err) < 0 ||
+        e2b_call(provider, &(struct e2b_call){ref->deadline_us, "POST", path, body, CREATE_MS},
+                 &answer, err) < 0 ||
         read_sandbox(e2b, answer, arena, out, err) < 0)
         return -1;
     out->state = PROVIDER_RUNNING;
@@ -201,8 +203,8 @@ int e2b_pause(struct provider *provider, const struct provider_ref *ref, struct 
 
     if (make_path(provider->impl, ref->id, "/pause", path, err) < 0)
         return -1;
-    if (e2b_call(provider, &(struct e2b_call){ref->team_id, "POST", path, NULL, CREATE_MS}, NULL,
-                 err) == 0)
+    if (e2b_call(provider, &(struct e2b_call){ref->deadline_us, "POST", path, NULL, CREATE_MS},
+                 NULL, err) == 0)
         return 0;
     /* 409 may mean that it is paused already, or that it cannot be now. */
     if (err->code != ERROR_CONFLICT || e2b_get(provider, ref, &arena, &sandbox, &ignored) < 0 ||
@@ -228,7 +230,7 @@ int e2b_kill(struct provider *provider, const struct provider_ref *ref, struct e
     if (make_path(provider->impl, ref->id, "", path, err) < 0)
         return -1;
     return forgive_absent(
-        e2b_call(provider, &(struct e2b_call){ref->team_id, "DELETE", path}, NULL, err), err);
+        e2b_call(provider, &(struct e2b_call){ref->deadline_us, "DELETE", path}, NULL, err), err);
 }
 
 int e2b_extend(struct provider *provider, const struct provider_ref *ref, int64_t ttl_s,
@@ -243,7 +245,7 @@ int e2b_extend(struct provider *provider, const struct provider_ref *ref, int64_
         return error_set(err, ERROR_INVALID, "a sandbox lives for at least a second");
     if (make_path(provider->impl, ref->id, refresh ? "/refreshes" : "/timeout", path, err) < 0)
         return -1;
-    return e2b_call(provider, &(struct e2b_call){ref->team_id, "POST", path, body}, NULL, err);
+    return e2b_call(provider, &(struct e2b_call){ref->deadline_us, "POST", path, body}, NULL, err);
 }
 
 static int64_t measure(const json_t *sample, const char *name)
@@ -264,7 +266,7 @@ int e2b_usage(struct provider *provider, const struct provider_ref *ref, struct 
     char path[PATH_SIZE];
 
     if (make_path(e2b, ref->id, "/metrics", path, err) < 0 ||
-        e2b_call(provider, &(struct e2b_call){ref->team_id, "GET", path}, &answer, err) < 0)
+        e2b_call(provider, &(struct e2b_call){ref->deadline_us, "GET", path}, &answer, err) < 0)
         return -1;
     if (!json_is_array(answer))
         return error_set(err, ERROR_UNAVAILABLE,
@@ -293,8 +295,8 @@ int e2b_snapshot(struct provider *provider, const struct provider_ref *ref, cons
     char path[PATH_SIZE];
 
     if (make_path(e2b, ref->id, "/snapshots", path, err) < 0 ||
-        e2b_call(provider, &(struct e2b_call){ref->team_id, "POST", path, body, CREATE_MS}, &answer,
-                 err) < 0)
+        e2b_call(provider, &(struct e2b_call){ref->deadline_us, "POST", path, body, CREATE_MS},
+                 &answer, err) < 0)
         return -1;
     id = json_get_str(answer, "snapshotID");
     if (id.len == 0 || id.len > 256)
@@ -309,11 +311,12 @@ int e2b_snapshot_delete(struct provider *provider, struct str team_id, struct st
 {
     auto_buf struct buf path = {0};
 
+    (void)team_id;
     buf_init(&path, HTTP_URL_MAX);
     (void)buf_add_str(&path, STR("/templates/"));
     rest_encode(&path, snapshot);
     if (path.overflowed || snapshot.len == 0)
         return error_set(err, ERROR_INVALID, "this is not the id of a snapshot");
-    return forgive_absent(
-        e2b_call(provider, &(struct e2b_call){team_id, "DELETE", path.p}, NULL, err), err);
+    return forgive_absent(e2b_call(provider, &(struct e2b_call){0, "DELETE", path.p}, NULL, err),
+                          err);
 }

@@ -297,14 +297,20 @@ TEST(e2b_find)
 
     begin(&t, NULL);
     fake.state = "paused";
-    CHECK_INT(provider_find(t.provider, STR_NONE, labels, 1, &t.arena, &found, &count, &t.err), 0);
+    CHECK_INT(provider_find(t.provider,
+                            &(struct provider_query){.labels = labels, .label_count = 1}, &t.arena,
+                            &found, &count, &t.err),
+              0);
     CHECK_INT(count, 1);
     CHECK_INT(found[0].state, PROVIDER_PAUSED);
     CHECK_INT(found[0].started_at_us, INT64_C(1767323045000000));
     /* The parameter, the filter, each name and value: three times encoded. */
     CHECK(saw("GET /v2/sandboxes?metadata=k%25253A1%3Da%252526b%25253Dc%252520%252525"
               "&state=running,paused&limit=100 e2b_key|"));
-    CHECK_INT(provider_find(t.provider, STR_NONE, others, 1, &t.arena, &found, &count, &t.err), 0);
+    CHECK_INT(provider_find(t.provider,
+                            &(struct provider_query){.labels = others, .label_count = 1}, &t.arena,
+                            &found, &count, &t.err),
+              0);
     CHECK_INT(count, 0);
     end(&t);
 }
@@ -655,7 +661,8 @@ TEST_TIMEOUT(e2b_live, 300)
     if (provider_create(t.provider, &spec, &t.arena, &machine, &t.err) < 0)
         test_fail(__FILE__, __LINE__, "%s", t.err.message);
     live = (struct provider_ref){.id = machine.id, .token = machine.token};
-    r = provider_find(t.provider, STR_NONE, labels, 1, &t.arena, &found, &count, &why);
+    r = provider_find(t.provider, &(struct provider_query){.labels = labels, .label_count = 1},
+                      &t.arena, &found, &count, &why);
     if (r == 0)
         r = live_write(t.provider, &live, &why);
     if (r == 0)

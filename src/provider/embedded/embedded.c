@@ -236,13 +236,13 @@ static int embedded_create(struct provider *provider, const struct provider_spec
     return 0;
 }
 
-static int embedded_find(struct provider *provider, struct str team_id, const struct pair *labels,
-                         size_t label_count, struct arena *arena, struct provider_sandbox **out,
-                         size_t *out_count, struct error *err)
+static int embedded_find(struct provider *provider, const struct provider_query *query,
+                         struct arena *arena, struct provider_sandbox **out, size_t *out_count,
+                         struct error *err)
 {
-    struct sandbox_filter filter = {.team_id = team_id,
-                                    .metadata = labels,
-                                    .metadata_count = label_count,
+    struct sandbox_filter filter = {.team_id = query->team_id,
+                                    .metadata = query->labels,
+                                    .metadata_count = query->label_count,
                                     .running = true,
                                     .paused = true,
                                     .limit = FIND_MAX};

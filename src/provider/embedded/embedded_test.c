@@ -106,9 +106,13 @@ TEST(embedded_machine)
     OK(provider_get(here.provider, &ref, &here.arena, &again, &err));
     CHECK(str_eq(again.token, machine.token) && again.state == PROVIDER_RUNNING);
     CHECK_STR(again.labels[0].value, "x");
-    OK(provider_find(here.provider, TEAM, &label, 1, &here.arena, &found, &count, &err));
+    OK(provider_find(here.provider,
+                     &(struct provider_query){.team_id = TEAM, .labels = &label, .label_count = 1},
+                     &here.arena, &found, &count, &err));
     CHECK(count == 1 && str_eq(found[0].id, machine.id));
-    OK(provider_find(here.provider, OTHER, &label, 1, &here.arena, &found, &count, &err));
+    OK(provider_find(here.provider,
+                     &(struct provider_query){.team_id = OTHER, .labels = &label, .label_count = 1},
+                     &here.arena, &found, &count, &err));
     CHECK_INT(count, 0);
 
     OK(provider_extend(here.provider, &ref, 1800, &err));

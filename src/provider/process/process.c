@@ -145,7 +145,9 @@ static int start_envd(struct local *local, struct error *err)
                               &local->envd, err);
 }
 
-int local_address(struct provider *provider, struct envd_address *out, struct error *err)
+/* envd's address; starts it when it is ours to start. */
+static int local_address(struct provider *provider, int64_t deadline_us, struct envd_address *out,
+                         struct error *err)
 {
     struct local *local = provider->impl;
     int r = 0;
@@ -157,6 +159,7 @@ int local_address(struct provider *provider, struct envd_address *out, struct er
         .unix_path = local->socket,
         .token = str_of(local->token),
         .public_only = local->public_only,
+        .deadline_us = deadline_us,
     };
     if (!local->program)
         return 0;
@@ -205,8 +208,9 @@ static int check_id(const struct local *local, struct str id, struct error *err)
     return id_valid(id) ? 0 : no_sandbox(local, id, err);
 }
 
-int process_load(struct provider *provider, struct str id, struct arena *arena,
-                 struct process_machine *out, struct error *err)
+/* ERROR_NOT_FOUND when there is none of that id. */
+static int process_load(struct provider *provider, const struct provider_ref *ref,
+                        struct arena *arena, struct process_machine *out, struct error *err)
 {
     const struct local *local = provider->impl;
     struct envd_address address;
@@ -217,16 +221,17 @@ int process_load(struct provider *provider, struct str id, struct arena *arena,
 
     *out = (struct process_machine){0};
     buf_init(&text, BOX_FILE_MAX);
-    if (check_id(local, id, err) < 0 || local_address(provider, &address, err) < 0)
+    if (check_id(local, ref->id, err) < 0 ||
+        local_address(provider, ref->deadline_us, &address, err) < 0)
         return -1;
-    (void)snprintf(path, sizeof(path), "%.*s/" BOX_FILE, STR_ARG(id));
+    (void)snprintf(path, sizeof(path), "%.*s/" BOX_FILE, STR_ARG(ref->id));
     if (envd_read(&address, path, sink_buf, &text, err) < 0)
-        return err->code == ERROR_NOT_FOUND ? no_sandbox(local, id, err) : -1;
+        return err->code == ERROR_NOT_FOUND ? no_sandbox(local, ref->id, err) : -1;
     if (json_parse(buf_str(&text), &json, &why) < 0)
         return error_set(err, ERROR_UNAVAILABLE, "%s: the file of the sandbox '%.*s': %s",
-                         local->who, STR_ARG(id), why.message);
+                         local->who, STR_ARG(ref->id), why.message);
     out->sandbox = (struct provider_sandbox){
-        .id = arena_str(arena, id),
+        .id = arena_str(arena, ref->id),
         .state = PROVIDER_RUNNING,
         .image = arena_str(arena, json_get_str(json, "image")),
         .address = arena_str(arena, json_get_str(json, "directory")),
@@ -241,6 +246,7 @@ int process_load(struct provider *provider, struct str id, struct arena *arena,
 static int process_create(struct provider *provider, const struct provider_spec *spec,
                           struct arena *arena, struct provider_sandbox *out, struct error *err)
 {
+    struct provider_ref ref = {.deadline_us = provider_spec_deadline(spec)};
     struct envd_address address;
     auto_json json_t *json = NULL;
     auto_free char *text = NULL;
@@ -252,9 +258,10 @@ static int process_create(struct provider *provider, const struct provider_spec 
     if (spec->cpu || spec->mem_mb || spec->disk_mb)
         return error_set(err, ERROR_UNSUPPORTED,
                          "provider '%s' does not support limits of cpu and memory", provider->name);
-    if (local_address(provider, &address, err) < 0)
+    if (local_address(provider, ref.deadline_us, &address, err) < 0)
         return -1;
     id_make(id);
+    ref.id = str_of(id);
     if (envd_make_dir(&address, id, arena, &directory, err) < 0)
         return -1;
     if (!directory.path.len)
@@ -268,7 +275,7 @@ static int process_create(struct provider *provider, const struct provider_spec 
     source = (struct text){str_of(text)};
     (void)snprintf(path, sizeof(path), "%s/" BOX_FILE, id);
     if (envd_write(&address, path, source_text, &source, (int64_t)source.rest.len, err) < 0 ||
-        process_load(provider, str_of(id), arena, &machine, err) < 0) {
+        process_load(provider, &ref, arena, &machine, err) < 0) {
         struct error ignored;
 
         (void)envd_remove(&address, id, &ignored);
@@ -278,29 +285,27 @@ static int process_create(struct provider *provider, const struct provider_spec 
     return 0;
 }
 
-static int process_find(struct provider *provider, struct str team_id, const struct pair *labels,
-                        size_t label_count, struct arena *arena, struct provider_sandbox **out,
-                        size_t *out_count, struct error *err)
+static int process_find(struct provider *provider, const struct provider_query *query,
+                        struct arena *arena, struct provider_sandbox **out, size_t *out_count,
+                        struct error *err)
 {
     struct envd_address address;
     struct envd_file *files;
     size_t count, found = 0;
 
-    (void)team_id;
-    (void)labels;
-    (void)label_count;
-    if (local_address(provider, &address, err) < 0 ||
+    if (local_address(provider, query->deadline_us, &address, err) < 0 ||
         envd_list(&address, "", arena, &files, &count, err) < 0)
         return -1;
     *out = arena_alloc(arena, (count + 1) * sizeof(**out));
     for (size_t i = 0; i < count; i++) {
+        struct provider_ref ref = {.id = files[i].name, .deadline_us = query->deadline_us};
         struct process_machine machine;
         struct error why = {0};
 
-        if (!files[i].directory || !id_valid(files[i].name))
+        if (!files[i].directory || !id_valid(ref.id))
             continue;
         /* One that is just being made or removed has no file. */
-        if (process_load(provider, files[i].name, arena, &machine, &why) < 0) {
+        if (process_load(provider, &ref, arena, &machine, &why) < 0) {
             if (why.code == ERROR_NOT_FOUND)
                 continue;
             *err = why;
@@ -317,7 +322,7 @@ static int process_get(struct provider *provider, const struct provider_ref *ref
 {
     struct process_machine machine;
 
-    if (process_load(provider, ref->id, arena, &machine, err) < 0)
+    if (process_load(provider, ref, arena, &machine, err) < 0)
         return -1;
     *out = machine.sandbox;
     return 0;
@@ -375,7 +380,8 @@ static int process_kill(struct provider *provider, const struct provider_ref *re
 
     if (!id_valid(ref->id))
         return 0;
-    if (local_address(provider, &address, err) < 0 || kill_processes(&address, ref->id, err) < 0)
+    if (local_address(provider, ref->deadline_us, &address, err) < 0 ||
+        kill_processes(&address, ref->id, err) < 0)
         return -1;
     if (envd_remove(&address, id, &why) < 0 && why.code != ERROR_NOT_FOUND) {
         *err = why;
@@ -388,7 +394,7 @@ static int process_check(struct provider *provider, struct error *err)
 {
     struct envd_address address;
 
-    if (local_address(provider, &address, err) < 0)
+    if (local_address(provider, 0, &address, err) < 0)
         return -1;
     return envd_health(&address, err);
 }
@@ -423,8 +429,8 @@ static int process_start(struct provider *provider, const struct provider_ref *r
     if (command->user)
         return error_set(err, ERROR_UNSUPPORTED, "provider '%s' does not support other users",
                          provider->name);
-    if (process_load(provider, ref->id, &arena, &machine, err) < 0 ||
-        local_address(provider, &address, err) < 0)
+    if (process_load(provider, ref, &arena, &machine, err) < 0 ||
+        local_address(provider, ref->deadline_us, &address, err) < 0)
         return -1;
     env = arena_alloc(&arena, (machine.env_count + command->env_count + 3) * sizeof(*env));
     env[count++] = (struct pair){STR("HOME"), machine.sandbox.address};
@@ -454,7 +460,8 @@ static int process_attach(struct provider *provider, const struct provider_ref *
     auto_free char *whole = tag ? xasprintf("%.*s/%s", STR_ARG(ref->id), tag) : NULL;
     struct envd_address address;
 
-    if (check_id(local, ref->id, err) < 0 || local_address(provider, &address, err) < 0)
+    if (check_id(local, ref->id, err) < 0 ||
+        local_address(provider, ref->deadline_us, &address, err) < 0)
         return -1;
     return envd_place_attach(&address, whole, pid, out, err);
 }
@@ -467,8 +474,8 @@ static int local_path(struct provider *provider, const struct provider_ref *ref,
     struct process_machine machine;
 
     *out = NULL;
-    if (process_load(provider, ref->id, &arena, &machine, err) < 0 ||
-        local_address(provider, address, err) < 0)
+    if (process_load(provider, ref, &arena, &machine, err) < 0 ||
+        local_address(provider, ref->deadline_us, address, err) < 0)
         return -1;
     *out = path[0] == '/' ? xstrdup(path) : xasprintf("%.*s/%s", STR_ARG(ref->id), path);
     return 0;

@@ -26,9 +26,3 @@ struct process_machine {
     struct pair *env;
     size_t env_count;
 };
-
-/* envd's address; starts it when it is ours to start. */
-int local_address(struct provider *provider, struct envd_address *out, struct error *err);
-/* ERROR_NOT_FOUND when there is none of that id. */
-int process_load(struct provider *provider, struct str id, struct arena *arena,
-                 struct process_machine *out, struct error *err);

@@ -263,17 +263,15 @@ static int fake_create(struct provider *provider, const struct provider_spec *sp
     return r;
 }
 
-static int fake_find_all(struct provider *provider, struct str team_id, const struct pair *labels,
-                         size_t label_count, struct arena *arena, struct provider_sandbox **out,
-                         size_t *out_count, struct error *err)
+static int fake_find_all(struct provider *provider, const struct provider_query *query,
+                         struct arena *arena, struct provider_sandbox **out, size_t *out_count,
+                         struct error *err)
 {
     struct provider_fake *fake = fake_of(provider);
     struct list *node;
     size_t room = 1;
 
-    (void)team_id;
-    (void)labels;
-    (void)label_count;
+    (void)query;
     if (fake_enter(fake, "find", err) < 0)
         return -1;
     (void)pthread_mutex_lock(&fake->lock);

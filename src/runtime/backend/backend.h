@@ -41,10 +41,11 @@ int backend_require(const struct backend *backend, unsigned features, struct err
  * that of its kind: answers (also 404, 409, 429) are successes of the backend. */
 enum runtime_call { CALL_OTHER, CALL_CREATE, CALL_CONNECT, CALL_COUNT };
 
-/* kind and once_more_is_safe are the caller's to set. */
+/* deadline_us (0 = none), kind and once_more_is_safe are the caller's to set. */
 struct backend_try {
     struct runtime *runtime;
     struct backend *backend;
+    int64_t deadline_us; /* no wait for another try goes beyond it */
     int attempt;
     enum runtime_call kind;
     bool once_more_is_safe;

@@ -14,7 +14,6 @@
 #include "base/id.h"
 #include "base/log.h"
 #include "runtime/backend/backend_internal.h"
-#include "runtime/core/deadline.h"
 
 /* A probe whose caller never told its outcome does not block others for ever. */
 enum { PROBE_MAX_S = 60 };
@@ -176,7 +175,7 @@ bool backend_try_again(struct backend_try *try, int r, const struct error *err)
         breaker_is_open(try->backend, try->kind))
         return false;
     ms = backend_retry_wait_ms(settings, try->attempt, (int64_t)err->retry_after_s * 1000);
-    if (deadline_left(ms + 1) <= ms) /* no time would be left to try it */
+    if (clock_left_ms(try->deadline_us, ms + 1) <= ms) /* no time would be left to try it */
         return false;
     (void)snprintf(why, sizeof(why), "%s", err->message);
     runtime_mask(try->runtime, str_of(try->backend->team_id), why);

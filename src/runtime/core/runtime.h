@@ -41,12 +41,15 @@ struct runtime_config {
                         struct error *err);
 };
 
-/* Who asks. */
+/* Who asks, and for how long. */
 struct runtime_caller {
     struct str team_id;
     struct str agent_id; /* whose sandboxes these must be; STR_NONE = any of the team's */
     struct str actor;    /* for events: the key's id */
     bool looks;          /* a viewer's: wakes and prolongs nothing */
+    /* Finding, making, waking, asking about, pausing and killing a machine ends at this deadline (base/clock.h), with the
+     * waits between tries; hooks and commands have their own limits. 0 = none. */
+    int64_t deadline_us;
 };
 
 enum { RUNTIME_ID_SIZE = 32 };

@@ -200,7 +200,7 @@ static int look(struct job_watch *watch, struct arena *arena, struct runtime_use
         return 0;
     use->backend = backend;
     use->provider = backend_provider(backend);
-    use->ref = runtime_row_ref(&row);
+    use->ref = runtime_row_ref(&row, 0);
     runtime_sandbox_of(&row, arena, &use->sandbox);
     return 1;
 }

@@ -86,7 +86,7 @@ static void clean_up(struct runtime *runtime)
     struct runtime_caller everybody = {.actor = STR("prune")};
     size_t sandboxes = 0, snapshots = 0;
 
-    runtime_prune_overdue(runtime, STR_NONE);
+    runtime_prune_overdue(runtime, STR_NONE, 0);
     OK(runtime_sandbox_prune(runtime, &everybody, 0, false, &sandboxes, &snapshots, &err));
 }
 

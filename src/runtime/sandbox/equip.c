@@ -12,7 +12,6 @@
 #include "base/cleanup.h"
 #include "base/parts.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/core/deadline.h"
 #include "runtime/run/run.h"
 
 enum {
@@ -173,18 +172,13 @@ int machine_equip(struct runtime *runtime, struct backend *backend,
                  *servers = json_object_get(settings, "mcp");
     struct equip_place place = {.runtime = runtime,
                                 .provider = backend_provider(backend),
-                                .ref = runtime_row_ref(row),
+                                .ref = runtime_row_ref(row, 0),
                                 .team_id = row->team_id};
-    struct deadline deadline;
     int r = 0;
 
-    if (!screen && !servers)
-        return 0;
-    deadline_lift(&deadline);
     if (screen)
         r = equip_screen(&place, screen, err);
     if (r == 0 && servers)
         r = equip_gateway(&place, servers, &arena, NULL, err);
-    deadline_end(&deadline);
     return r;
 }

@@ -23,7 +23,7 @@ static void clean_up(struct work_env *env)
     struct runtime_caller everybody = {.actor = STR("prune")};
     size_t sandboxes = 0, snapshots = 0;
 
-    runtime_prune_overdue(env->core.runtime, STR_NONE);
+    runtime_prune_overdue(env->core.runtime, STR_NONE, 0);
     OK(runtime_sandbox_prune(env->core.runtime, &everybody, 0, false, &sandboxes, &snapshots,
                              &err));
 }

@@ -22,15 +22,16 @@ enum {
     TICK_S = 60,
 };
 
-static struct runtime_caller caller_of(const struct store_runtime_sandbox *row)
+static struct runtime_caller caller_of(const struct store_runtime_sandbox *row, int64_t deadline_us)
 {
-    return (struct runtime_caller){.team_id = row->team_id, .actor = STR("prune")};
+    return (struct runtime_caller){
+        .team_id = row->team_id, .actor = STR("prune"), .deadline_us = deadline_us};
 }
 
 bool runtime_prune_kill(struct runtime *runtime, const struct store_runtime_sandbox *row,
-                        const char *reason)
+                        const char *reason, int64_t deadline_us)
 {
-    struct runtime_caller caller = caller_of(row);
+    struct runtime_caller caller = caller_of(row, deadline_us);
     struct backend *backend = NULL;
     struct error err = {0};
 
@@ -50,9 +51,9 @@ bool runtime_prune_kill(struct runtime *runtime, const struct store_runtime_sand
 /* ---- every minute ---- */
 
 static void idle(struct runtime *runtime, struct backend *backend,
-                 const struct store_runtime_sandbox *row)
+                 const struct store_runtime_sandbox *row, int64_t deadline_us)
 {
-    struct runtime_caller caller = caller_of(row);
+    struct runtime_caller caller = caller_of(row, deadline_us);
     auto_arena struct arena arena = {0};
     struct runtime_sandbox ignored;
     struct error err = {0};
@@ -68,13 +69,21 @@ static void idle(struct runtime *runtime, struct backend *backend,
             log_warn("runtime", "sandbox=%.*s idle but not paused: %s", STR_ARG(row->id),
                      err.message);
     } else {
-        (void)runtime_prune_kill(runtime, row, "idle");
+        (void)runtime_prune_kill(runtime, row, "idle", deadline_us);
     }
 }
 
-static void tick_row(struct runtime *runtime, struct store_runtime_sandbox *row, int64_t now_us)
+struct overdue {
+    struct runtime *runtime;
+    int64_t deadline_us;
+};
+
+static void tick_visit(void *arg, struct store_runtime_sandbox *row)
 {
-    struct runtime_caller caller = caller_of(row);
+    const struct overdue *overdue = arg;
+    struct runtime *runtime = overdue->runtime;
+    struct runtime_caller caller = caller_of(row, overdue->deadline_us);
+    int64_t now_us = clock_wall_us();
     struct backend *backend = NULL;
     const char *over;
     struct error err;
@@ -85,7 +94,7 @@ static void tick_row(struct runtime *runtime, struct store_runtime_sandbox *row,
     row->last_used_at_us = runtime_live_last_used(runtime, row->id, row->last_used_at_us);
     over = runtime_row_over(row, now_us);
     if (over) {
-        (void)runtime_prune_kill(runtime, row, over);
+        (void)runtime_prune_kill(runtime, row, over, overdue->deadline_us);
         return;
     }
     if (row->adopted || row->state != SANDBOX_RUNNING ||
@@ -95,12 +104,7 @@ static void tick_row(struct runtime *runtime, struct store_runtime_sandbox *row,
     if (!ttl_s)
         ttl_s = row->idle_s;
     if (ttl_s > 0 && now_us - row->last_used_at_us > ttl_s * 1000000)
-        idle(runtime, backend, row);
-}
-
-static void tick_visit(void *arg, struct store_runtime_sandbox *row)
-{
-    tick_row(arg, row, clock_wall_us());
+        idle(runtime, backend, row, overdue->deadline_us);
 }
 
 /* Calls visit for all rows of the query, newest first. */
@@ -127,18 +131,19 @@ static int each_row(struct runtime *runtime, struct store_runtime_sandbox_query 
     return 0;
 }
 
-void runtime_prune_overdue(struct runtime *runtime, struct str provider)
+void runtime_prune_overdue(struct runtime *runtime, struct str provider, int64_t deadline_us)
 {
+    struct overdue overdue = {runtime, deadline_us};
     struct store_runtime_sandbox_query wanted = {.provider = provider};
     struct error err;
 
-    if (each_row(runtime, wanted, tick_visit, runtime, &err) < 0)
+    if (each_row(runtime, wanted, tick_visit, &overdue, &err) < 0)
         log_error("runtime", "sandboxes not looked at: %s", err.message);
 }
 
 static void tick(struct runtime *runtime)
 {
-    runtime_prune_overdue(runtime, STR_NONE);
+    runtime_prune_overdue(runtime, STR_NONE, 0);
 }
 
 /* ---- every hour, or when asked ---- */
@@ -172,12 +177,12 @@ static bool is_abandoned(const struct prune *prune, const struct store_runtime_s
 static void keep_row(struct prune *prune, struct backend *backend,
                      const struct store_runtime_sandbox *row)
 {
-    struct runtime_caller caller = caller_of(row);
+    struct runtime_caller caller = caller_of(row, 0);
     struct error why = {0}, err = {0};
     bool changed;
 
     (void)error_set(&why, ERROR_UNAVAILABLE, "the process that restored it has died");
-    if (machine_kill(prune->runtime, backend, row, &err) < 0 ||
+    if (machine_kill(prune->runtime, backend, row, 0, &err) < 0 ||
         store_runtime_sandbox_state(prune->runtime->config.store, row->id, SANDBOX_LOST,
                                     str_of(why.message), clock_wall_us(), &changed, &err) < 0)
         log_warn("runtime", "sandbox=%.*s abandoned but not ended, tried again later: %s",
@@ -188,19 +193,20 @@ static void keep_row(struct prune *prune, struct backend *backend,
 
 static void prune_abandoned(struct prune *prune, struct store_runtime_sandbox *row)
 {
-    struct runtime_caller caller = caller_of(row);
+    struct runtime_caller caller = caller_of(row, 0);
     struct backend *backend = NULL;
     struct provider_sandbox machine;
     struct error err;
 
     /* It names the machine before the restore, if any. */
     if (runtime_row_backend(prune->runtime, &caller, row, &backend, &err) == 0 &&
-        machine_find_own(prune->runtime, backend, row, prune->arena, &machine, &err) == 1)
+        machine_find_own(prune->runtime, backend, row, 0, prune->arena, &machine, &err) == 1)
         row->external_id = machine.id;
     if (backend && row->key.p && row->ran_us > 0)
         keep_row(prune, backend, row);
     else
-        prune->sandboxes += runtime_prune_kill(prune->runtime, row, "abandoned while it was made");
+        prune->sandboxes +=
+            runtime_prune_kill(prune->runtime, row, "abandoned while it was made", 0);
 }
 
 static void prune_row(void *arg, struct store_runtime_sandbox *row)
@@ -226,7 +232,7 @@ static void prune_row(void *arg, struct store_runtime_sandbox *row)
         limit_s = row->idle_s;
     if (unused_us < limit_s * 1000000)
         return;
-    prune->sandboxes += prune->dry_run || runtime_prune_kill(prune->runtime, row, "stale");
+    prune->sandboxes += prune->dry_run || runtime_prune_kill(prune->runtime, row, "stale", 0);
 }
 
 static int prune_sandboxes(struct prune *prune, struct error *err)
@@ -331,12 +337,13 @@ static void prune_machine(struct prune *prune, struct backend *backend,
 static void prune_backend(struct prune *prune, struct backend *backend, struct str team_id)
 {
     const struct pair wanted = {STR("quicksand.instance"), runtime_instance_name(prune->runtime)};
+    const struct provider_query query = {team_id, &wanted, 1, 0};
     struct provider *provider = backend_provider(backend);
     struct provider_sandbox *machines = NULL;
     size_t count = 0;
     struct error err;
 
-    if (provider_find(provider, team_id, &wanted, 1, prune->arena, &machines, &count, &err) < 0) {
+    if (provider_find(provider, &query, prune->arena, &machines, &count, &err) < 0) {
         log_info("runtime", "provider=%s not searched for orphans: %s", backend_name(backend),
                  err.message);
         return;

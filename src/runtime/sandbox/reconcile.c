@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/map.h"
-#include "runtime/core/deadline.h"
 #include "runtime/sandbox/sandbox_parts.h"
 
 enum {
@@ -17,16 +16,17 @@ enum {
 };
 
 /* What a list says of its machines. */
-static int list_machines(struct runtime *runtime, struct backend *backend, struct arena *arena,
-                         struct map *out)
+static int list_machines(struct runtime *runtime, struct backend *backend, int64_t deadline_us,
+                         struct arena *arena, struct map *out)
 {
     const struct pair wanted = {STR("quicksand.instance"), runtime_instance_name(runtime)};
+    const struct provider_query query = {STR_NONE, &wanted, 1, deadline_us};
     struct provider *provider = backend_provider(backend);
     struct provider_sandbox *machines = NULL;
     struct error err = {0};
     size_t count = 0;
 
-    if (provider_find(provider, STR_NONE, &wanted, 1, arena, &machines, &count, &err) < 0) {
+    if (provider_find(provider, &query, arena, &machines, &count, &err) < 0) {
         log_debug("runtime", "provider=%s not asked for its sandboxes: %s", backend_name(backend),
                   err.message);
         return -1;
@@ -50,15 +50,17 @@ static bool contradicts(const struct store_runtime_sandbox *row, struct map *mac
 static void reconcile(struct runtime *runtime, struct backend *backend,
                       const struct store_runtime_sandbox *rows, size_t count)
 {
+    int64_t deadline_us = clock_deadline(ROUND_S, 0);
     int64_t old_us = clock_wall_us() - (int64_t)YOUNG_S * 1000000;
     auto_arena struct arena arena = {0};
     size_t looks = 0;
     struct map machines;
 
     map_init(&machines);
-    if (list_machines(runtime, backend, &arena, &machines) == 0)
+    if (list_machines(runtime, backend, deadline_us, &arena, &machines) == 0)
         for (size_t i = 0; i < count && looks < LOOKS_MAX; i++) {
-            struct runtime_caller caller = {.team_id = rows[i].team_id, .actor = STR("provider")};
+            struct runtime_caller caller = {
+                .team_id = rows[i].team_id, .actor = STR("provider"), .deadline_us = deadline_us};
             struct runtime_sandbox ignored;
             struct error err = {0};
 
@@ -104,7 +106,6 @@ void runtime_reconcile(struct runtime *runtime)
     for (size_t i = 0; i < kept; i = end) {
         struct runtime_caller caller = {.team_id = rows[i].team_id, .actor = STR("provider")};
         struct backend *backend = NULL;
-        struct deadline deadline;
 
         for (end = i; end < kept && str_eq(rows[end].provider, rows[i].provider); end++)
             ;
@@ -112,8 +113,6 @@ void runtime_reconcile(struct runtime *runtime)
             backend_embedded(runtime, backend) ||
             !(provider_caps(backend_provider(backend))->features & PROVIDER_FIND))
             continue;
-        deadline_begin(&deadline, ROUND_S);
         reconcile(runtime, backend, &rows[i], end - i);
-        deadline_end(&deadline);
     }
 }

@@ -46,5 +46,5 @@ bool runtime_retention_row(struct runtime *runtime, const struct store_runtime_s
         announce(runtime, row,
                  now_us + (limit_us - unused_us > notice_us ? limit_us - unused_us : notice_us));
     return unused_us >= limit_us && now_us - announced_us >= notice_us &&
-           runtime_prune_kill(runtime, row, "retention");
+           runtime_prune_kill(runtime, row, "retention", 0);
 }

@@ -15,8 +15,8 @@ enum { LIST_DEFAULT = 100, LIST_MAX = 1000 };
 static int refresh_row(struct runtime *runtime, const struct runtime_caller *caller,
                        struct store_runtime_sandbox *row, struct arena *arena, struct error *err)
 {
-    struct backend_try try = {.once_more_is_safe = true};
-    struct provider_ref ref = runtime_row_ref(row);
+    struct backend_try try = {.once_more_is_safe = true, .deadline_us = caller->deadline_us};
+    struct provider_ref ref = runtime_row_ref(row, caller->deadline_us);
     struct provider_sandbox machine = {0};
     struct backend *backend = NULL;
     bool changed;
@@ -95,7 +95,7 @@ int runtime_sandbox_list(struct runtime *runtime, const struct runtime_caller *c
 static int pause_locked(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
                         struct arena *arena, struct error *err)
 {
-    struct backend_try try = {.once_more_is_safe = true};
+    struct backend_try try = {.once_more_is_safe = true, .deadline_us = caller->deadline_us};
     struct backend *backend = NULL;
     struct store_runtime_sandbox row;
     struct provider_ref ref;
@@ -108,7 +108,7 @@ static int pause_locked(struct runtime *runtime, const struct runtime_caller *ca
         return -1;
     if (row.state == SANDBOX_PAUSED)
         return 0;
-    ref = runtime_row_ref(&row);
+    ref = runtime_row_ref(&row, caller->deadline_us);
     if (backend_try_begin(&try, runtime, backend, err) < 0)
         return -1;
     do
@@ -214,7 +214,7 @@ static int look_at(struct runtime *runtime, const struct runtime_caller *caller,
         runtime_row_backend(runtime, caller, &row, &backend, err) < 0)
         return -1;
     *out = backend_provider(backend);
-    *out_ref = runtime_row_ref(&row);
+    *out_ref = runtime_row_ref(&row, 0);
     return 0;
 }
 

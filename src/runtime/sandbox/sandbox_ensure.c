@@ -26,14 +26,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/core/deadline.h"
 #include "runtime/core/event.h"
 #include "runtime/sandbox/equip.h"
 #include "runtime/sandbox/sandbox_ensure.h"
 #include "runtime/sandbox/workspace.h"
 
 enum {
-    RACE_WAIT_MS = (RUNTIME_CLAIM_S + 10) * 1000,
+    RACE_WAIT_S = RUNTIME_CLAIM_S + 10,
     RACE_STEP_MS = 20,
     TRIES_AT_ONCE = 4, /* then a pause comes before each */
 };
@@ -92,7 +91,8 @@ void ensure_note_failed(struct ensure *ensure, const struct store_runtime_sandbo
     struct error problem, ignored;
     bool changed;
 
-    if (machine_kill(ensure->runtime, ensure->profile.backend, row, &ignored) < 0)
+    if (machine_kill(ensure->runtime, ensure->profile.backend, row, ensure->caller->deadline_us,
+                     &ignored) < 0)
         runtime_sweep_later(ensure->runtime, ensure->profile.backend, row);
     if (store_runtime_sandbox_state(ensure->runtime->config.store, row->id, state,
                                     str_of(why->message), clock_wall_us(), &changed, &problem) < 0)
@@ -112,13 +112,13 @@ static int yield_to_older(struct ensure *ensure, struct store_runtime_sandbox *r
     struct store_runtime_sandbox ours = *row;
     struct provider_ref ref;
     int found = row->key.p ? machine_find(ensure->runtime, backend, row, row->external_id,
-                                          ensure->arena, &older, err)
+                                          ensure->caller->deadline_us, ensure->arena, &older, err)
                            : 0;
 
     if (found <= 0)
         return found;
     ensure_use_machine(row, &older);
-    ref = runtime_row_ref(row);
+    ref = runtime_row_ref(row, ensure->caller->deadline_us);
     if (provider_connect(backend_provider(backend), &ref,
                          runtime_row_ttl(ensure->runtime, backend, row), ensure->arena, &connected,
                          err) < 0) {
@@ -130,7 +130,7 @@ static int yield_to_older(struct ensure *ensure, struct store_runtime_sandbox *r
         row->token = connected.token;
     if (connected.address.p)
         row->address = connected.address;
-    if (machine_kill(ensure->runtime, backend, &ours, err) < 0)
+    if (machine_kill(ensure->runtime, backend, &ours, ensure->caller->deadline_us, err) < 0)
         log_warn("runtime", "sandbox=%.*s duplicate not killed, left to the sweep: %s",
                  STR_ARG(row->id), err->message);
     return 1;
@@ -180,7 +180,7 @@ static int claim_row(struct ensure *ensure, struct str replaces, struct error *e
         return 0;
     if (err->code == ERROR_QUOTA) {
         /* Some may have ended without telling. */
-        runtime_prune_overdue(ensure->runtime, ensure->row.provider);
+        runtime_prune_overdue(ensure->runtime, ensure->row.provider, ensure->caller->deadline_us);
         if (store_runtime_claim(ensure->runtime->config.store, &claim, err) == 0)
             return 0;
     }
@@ -204,6 +204,7 @@ int ensure_create_machine(struct ensure *ensure, const struct store_runtime_sand
         .snapshot = ensure->has_snapshot ? ensure->snapshot.external_id : STR_NONE,
         .metadata = ensure->request->metadata,
         .joint = joint,
+        .deadline_us = &ensure->caller->deadline_us,
     };
 
     if (machine_create(ensure->runtime, &wanted, ensure->arena, out, err) < 0)
@@ -412,7 +413,7 @@ static int adopt(struct ensure *ensure, const struct provider_sandbox *machine, 
     struct provider_ref ref;
 
     ensure_use_machine(&ensure->row, machine);
-    ref = runtime_row_ref(&ensure->row);
+    ref = runtime_row_ref(&ensure->row, ensure->caller->deadline_us);
     if (provider_connect(backend_provider(backend), &ref,
                          runtime_row_ttl(runtime, backend, &ensure->row), ensure->arena, &connected,
                          err) < 0)
@@ -437,8 +438,8 @@ static int take_over(struct ensure *ensure, struct error *err)
     int found;
 
     runtime_claim_begin(ensure->runtime, &ensure->claim, ensure->row.id);
-    found = machine_find_own(ensure->runtime, ensure->profile.backend, &ensure->row, ensure->arena,
-                             &machine, err);
+    found = machine_find_own(ensure->runtime, ensure->profile.backend, &ensure->row,
+                             ensure->caller->deadline_us, ensure->arena, &machine, err);
     if (found < 0)
         return -1;
     if (found) {
@@ -508,7 +509,7 @@ static int find_or_create(struct ensure *ensure, struct error *err)
     struct provider_sandbox machine;
     int found = ensure->request->key.p && !local(ensure)
                     ? machine_find(ensure->runtime, ensure->profile.backend, &wanted, STR_NONE,
-                                   ensure->arena, &machine, err)
+                                   ensure->caller->deadline_us, ensure->arena, &machine, err)
                     : 0;
 
     if (found < 0 || find_previous(ensure, err) < 0)
@@ -561,7 +562,7 @@ static int attempt(struct ensure *ensure, struct error *err)
 /* Makers in this process wake us; a row that another process changes is looked at every RACE_STEP_MS. */
 static int wait_turn(struct ensure *ensure, struct error *err)
 {
-    int64_t deadline_us = clock_mono_us() + deadline_left(RACE_WAIT_MS) * INT64_C(1000);
+    int64_t deadline_us = clock_deadline(RACE_WAIT_S, ensure->caller->deadline_us);
     uint64_t seen = runtime_claim_ends();
     int r;
 
@@ -598,7 +599,8 @@ static int ensure_profile(struct ensure *ensure, struct error *err)
     }
     ensure->hash = runtime_spec_hash(&ensure->profile, request, ensure->arena);
     if (request->key.p) {
-        hold = runtime_hold_soon(ensure->runtime, ensure->caller->team_id, request->key, err);
+        hold = runtime_hold_soon(ensure->runtime, ensure->caller->team_id, request->key,
+                                 ensure->caller->deadline_us, err);
         if (!hold)
             return -1;
     }
@@ -612,11 +614,11 @@ int runtime_sandbox_ensure(struct runtime *runtime, const struct runtime_caller 
                            struct runtime_sandbox *out, enum runtime_tier *out_tier,
                            struct error *err)
 {
+    struct runtime_caller until = *caller;
     struct ensure ensure = {
-        .runtime = runtime, .caller = caller, .request = request, .arena = arena};
+        .runtime = runtime, .caller = &until, .request = request, .arena = arena};
     int64_t limit_s = runtime->config.settings->create_timeout_s;
     struct runtime_ensure own = *request;
-    struct deadline deadline;
     int r;
 
     /* Whose it is: said in the request, else the one who asks. */
@@ -627,11 +629,10 @@ int runtime_sandbox_ensure(struct runtime *runtime, const struct runtime_caller 
         profile_resolve(runtime, caller, &request->overrides, arena, &ensure.profile, err) < 0)
         return -1;
     workspace_of(&own, arena, &ensure.profile, &ensure.root);
-    deadline_begin(&deadline, limit_s);
+    until.deadline_us = clock_deadline(limit_s, caller->deadline_us);
     r = ensure_profile(&ensure, err);
-    if (r < 0 && err->code == ERROR_TIMEOUT && deadline_left(1) == 0)
+    if (r < 0 && err->code == ERROR_TIMEOUT && clock_left_ms(until.deadline_us, 1) == 0)
         (void)error_prefix(err, "not ready within %lld s (create_timeout_s)", (long long)limit_s);
-    deadline_end(&deadline);
     if (r < 0)
         runtime_log_failure(
             runtime, caller->team_id,

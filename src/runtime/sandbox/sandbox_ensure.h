@@ -10,7 +10,7 @@ enum { AGAIN = 1, AWAITED = 3 };
 
 struct ensure {
     struct runtime *runtime;
-    const struct runtime_caller *caller;
+    struct runtime_caller *caller; /* with the deadline of this ensure */
     const struct runtime_ensure *request;
     struct profile profile;
     struct arena *arena;

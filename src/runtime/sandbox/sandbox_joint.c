@@ -110,7 +110,8 @@ static int unclaimed(struct claiming *claiming, struct error *err)
     struct ensure *ensure = claiming->ensure;
     struct error ignored;
 
-    (void)machine_kill(ensure->runtime, ensure->profile.backend, &ensure->row, &ignored);
+    (void)machine_kill(ensure->runtime, ensure->profile.backend, &ensure->row,
+                       ensure->caller->deadline_us, &ignored);
     *err = claiming->why;
     return claiming->outcome;
 }

@@ -115,12 +115,12 @@ static void let_go(struct runtime_sandboxes *all, struct runtime_hold *hold)
     free(hold);
 }
 
-/* NULL when somebody else still has it at end_ms (monotonic; 0 = waits for ever). */
+/* NULL when somebody else still has it at the deadline (0 = waits for ever). */
 static struct runtime_hold *take(struct runtime *runtime, struct str team_id, struct str name,
-                                 int64_t end_ms)
+                                 int64_t deadline_us)
 {
     struct runtime_sandboxes *all = runtime->sandboxes;
-    struct timespec until = clock_mono_at(end_ms * 1000);
+    struct timespec until = clock_mono_at(deadline_us);
     struct runtime_hold *hold;
     auto_arena struct arena arena = {0};
     struct str full = str_of(arena_printf(&arena, "%.*s\n%.*s", STR_ARG(team_id), STR_ARG(name)));
@@ -129,8 +129,8 @@ static struct runtime_hold *take(struct runtime *runtime, struct str team_id, st
     (void)pthread_mutex_lock(&all->lock);
     hold = hold_of(all, full);
     while (hold->held && r == 0)
-        r = end_ms ? pthread_cond_clockwait(&hold->freed, &all->lock, CLOCK_MONOTONIC, &until)
-                   : pthread_cond_wait(&hold->freed, &all->lock);
+        r = deadline_us ? pthread_cond_clockwait(&hold->freed, &all->lock, CLOCK_MONOTONIC, &until)
+                        : pthread_cond_wait(&hold->freed, &all->lock);
     if (hold->held) {
         let_go(all, hold);
         hold = NULL;
@@ -147,9 +147,9 @@ struct runtime_hold *runtime_hold(struct runtime *runtime, struct str team_id, s
 }
 
 struct runtime_hold *runtime_hold_soon(struct runtime *runtime, struct str team_id, struct str name,
-                                       struct error *err)
+                                       int64_t deadline_us, struct error *err)
 {
-    struct runtime_hold *hold = take(runtime, team_id, name, fetch_deadline());
+    struct runtime_hold *hold = take(runtime, team_id, name, deadline_us);
 
     if (!hold)
         (void)error_set(err, ERROR_TIMEOUT, "another request for '%.*s' is still under way",
@@ -159,7 +159,7 @@ struct runtime_hold *runtime_hold_soon(struct runtime *runtime, struct str team_
 
 struct runtime_hold *runtime_hold_now(struct runtime *runtime, struct str team_id, struct str name)
 {
-    return take(runtime, team_id, name, clock_mono_ms());
+    return take(runtime, team_id, name, clock_mono_us());
 }
 
 void runtime_hold_end(struct runtime *runtime, struct runtime_hold *hold)

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/core/deadline.h"
 #include "runtime/run/run.h"
 #include "runtime/sandbox/equip.h"
 
@@ -95,6 +94,7 @@ static int make_spec(const struct runtime *runtime, const struct machine_spec *w
         .disk_mb = profile->disk_mb,
         .options = profile->options,
         .joint = wanted->joint,
+        .deadline_us = wanted->deadline_us,
     };
     spec_labels(runtime, wanted, arena, out);
     return runtime_command_env(profile->env, NULL, arena, &out->env, &out->env_count, err);
@@ -105,37 +105,38 @@ struct found {
     size_t count;
 };
 
-static int find_by(struct runtime *runtime, struct backend *backend, struct str team_id,
-                   const struct pair *labels, size_t label_count, struct arena *arena,
-                   struct found *out, struct error *err)
+static int find_by(struct runtime *runtime, struct backend *backend,
+                   const struct provider_query *query, struct arena *arena, struct found *out,
+                   struct error *err)
 {
-    struct backend_try try = {.once_more_is_safe = true};
+    struct backend_try try = {.once_more_is_safe = true, .deadline_us = query->deadline_us};
     int r;
 
     if (backend_try_begin(&try, runtime, backend, err) < 0)
         return -1;
     do
-        r = provider_find(backend_provider(backend), team_id, labels, label_count, arena,
-                          &out->machines, &out->count, err);
+        r = provider_find(backend_provider(backend), query, arena, &out->machines, &out->count,
+                          err);
     while (backend_try_again(&try, r, err));
     return r;
 }
 
 int machine_find(struct runtime *runtime, struct backend *backend,
-                 const struct store_runtime_sandbox *row, struct str except, struct arena *arena,
-                 struct provider_sandbox *out, struct error *err)
+                 const struct store_runtime_sandbox *row, struct str except, int64_t deadline_us,
+                 struct arena *arena, struct provider_sandbox *out, struct error *err)
 {
     const struct pair labels[] = {
         {STR("quicksand.key"), row->key},
         {STR("quicksand.spec-hash"), row->spec_hash},
         {STR("quicksand.team"), row->team_id},
     };
+    const struct provider_query query = {row->team_id, labels, 3, deadline_us};
     struct provider_sandbox *best = NULL;
     struct found found = {0};
 
     if (!can_find(runtime, backend))
         return 0;
-    if (find_by(runtime, backend, row->team_id, labels, 3, arena, &found, err) < 0)
+    if (find_by(runtime, backend, &query, arena, &found, err) < 0)
         return -1;
     for (size_t i = 0; i < found.count; i++) {
         struct provider_sandbox *machine = &found.machines[i];
@@ -152,18 +153,19 @@ int machine_find(struct runtime *runtime, struct backend *backend,
 }
 
 int machine_find_own(struct runtime *runtime, struct backend *backend,
-                     const struct store_runtime_sandbox *row, struct arena *arena,
-                     struct provider_sandbox *out, struct error *err)
+                     const struct store_runtime_sandbox *row, int64_t deadline_us,
+                     struct arena *arena, struct provider_sandbox *out, struct error *err)
 {
     const struct pair labels[] = {
         {STR("quicksand.id"), row->id},
         {STR("quicksand.instance"), runtime_instance_name(runtime)},
     };
+    const struct provider_query query = {row->team_id, labels, 2, deadline_us};
     struct found found = {0};
 
     if (!(provider_caps(backend_provider(backend))->features & PROVIDER_FIND))
         return 0;
-    if (find_by(runtime, backend, row->team_id, labels, 2, arena, &found, err) < 0)
+    if (find_by(runtime, backend, &query, arena, &found, err) < 0)
         return -1;
     if (!found.count)
         return 0;
@@ -184,12 +186,13 @@ int machine_create(struct runtime *runtime, const struct machine_spec *wanted, s
         backend_try_begin(&try, runtime, backend, err) < 0)
         return -1;
     do {
-        if (try.attempt > 1 &&
-            machine_find_own(runtime, backend, wanted->row, arena, out, &ignored) == 1) {
+        if (try.attempt > 1 && machine_find_own(runtime, backend, wanted->row, *wanted->deadline_us,
+                                                arena, out, &ignored) == 1) {
             (void)backend_try_again(&try, 0, NULL); /* it was made: only the answer got lost */
             return 0;
         }
         r = provider_create(backend_provider(backend), &spec, arena, out, err);
+        try.deadline_us = *wanted->deadline_us;
     } while (backend_try_again(&try, r, err));
     if (r < 0 && (err->code == ERROR_TIMEOUT || err->code == ERROR_UNAVAILABLE))
         runtime_sweep_later(runtime, backend, wanted->row);
@@ -197,10 +200,10 @@ int machine_create(struct runtime *runtime, const struct machine_spec *wanted, s
 }
 
 int machine_kill(struct runtime *runtime, struct backend *backend,
-                 const struct store_runtime_sandbox *row, struct error *err)
+                 const struct store_runtime_sandbox *row, int64_t deadline_us, struct error *err)
 {
-    struct provider_ref ref = runtime_row_ref(row);
-    struct backend_try try = {.once_more_is_safe = true};
+    struct provider_ref ref = runtime_row_ref(row, deadline_us);
+    struct backend_try try = {.once_more_is_safe = true, .deadline_us = deadline_us};
     int r;
 
     if (!ref.id.len)
@@ -213,18 +216,21 @@ int machine_kill(struct runtime *runtime, struct backend *backend,
     return r < 0 && err->code == ERROR_NOT_FOUND ? 0 : r;
 }
 
-static int run_hooks(struct runtime *runtime, struct backend *backend,
-                     const struct store_runtime_sandbox *row, json_t *hooks, const char *which,
-                     struct error *err)
+int machine_hooks(struct runtime *runtime, struct backend *backend,
+                  const struct store_runtime_sandbox *row, json_t *hooks, const char *which,
+                  struct error *err)
 {
     struct provider *provider = backend_provider(backend);
-    struct provider_ref ref = runtime_row_ref(row);
+    struct provider_ref ref = runtime_row_ref(row, 0);
     auto_arena struct arena arena = {0};
-    json_t *settings = arena_parse(&arena, row->settings), *hook;
+    json_t *settings, *hook;
     size_t i;
 
+    if (json_array_size(hooks) == 0)
+        return 0;
     if (backend_require(backend, PROVIDER_HOOKS | PROVIDER_EXEC, err) < 0)
         return -1;
+    settings = arena_parse(&arena, row->settings);
     json_array_foreach (hooks, i, hook) {
         struct runtime_command command = {.command = str_of(json_string_value(hook))};
         struct runtime_run run = {.timeout_ms = 300000, .output_limit = 4096};
@@ -252,27 +258,12 @@ static int run_hooks(struct runtime *runtime, struct backend *backend,
     return 0;
 }
 
-int machine_hooks(struct runtime *runtime, struct backend *backend,
-                  const struct store_runtime_sandbox *row, json_t *hooks, const char *which,
-                  struct error *err)
-{
-    struct deadline deadline;
-    int r;
-
-    if (json_array_size(hooks) == 0)
-        return 0;
-    deadline_lift(&deadline);
-    r = run_hooks(runtime, backend, row, hooks, which, err);
-    deadline_end(&deadline);
-    return r;
-}
-
 static int get(struct runtime *runtime, struct backend *backend,
-               const struct store_runtime_sandbox *row, struct arena *arena,
+               const struct store_runtime_sandbox *row, int64_t deadline_us, struct arena *arena,
                struct provider_sandbox *out, struct error *err)
 {
-    struct provider_ref ref = runtime_row_ref(row);
-    struct backend_try try = {.once_more_is_safe = true};
+    struct provider_ref ref = runtime_row_ref(row, deadline_us);
+    struct backend_try try = {.once_more_is_safe = true, .deadline_us = deadline_us};
     int r;
 
     if (backend_try_begin(&try, runtime, backend, err) < 0)
@@ -303,10 +294,12 @@ static int check_room(struct runtime *runtime, struct backend *backend, struct e
 }
 
 static int connect(struct runtime *runtime, struct backend *backend,
-                   struct store_runtime_sandbox *row, struct arena *arena, struct error *err)
+                   struct store_runtime_sandbox *row, int64_t deadline_us, struct arena *arena,
+                   struct error *err)
 {
-    struct provider_ref ref = runtime_row_ref(row);
-    struct backend_try try = {.once_more_is_safe = true, .kind = CALL_CONNECT};
+    struct provider_ref ref = runtime_row_ref(row, deadline_us);
+    struct backend_try try = {
+        .once_more_is_safe = true, .kind = CALL_CONNECT, .deadline_us = deadline_us};
     int64_t ttl_s = row->adopted ? row->idle_s : runtime_row_ttl(runtime, backend, row);
     struct provider_sandbox machine = {0};
     int r;
@@ -354,7 +347,8 @@ static int resume(struct runtime *runtime, const struct runtime_caller *caller,
 {
     json_t *settings = arena_parse(arena, row->settings);
 
-    if (check_room(runtime, backend, err) < 0 || connect(runtime, backend, row, arena, err) < 0)
+    if (check_room(runtime, backend, err) < 0 ||
+        connect(runtime, backend, row, caller->deadline_us, arena, err) < 0)
         return -1;
     if (was_pausing && row->state == SANDBOX_RUNNING)
         runtime_row_paused(runtime, caller, row, "provider");
@@ -377,9 +371,9 @@ static int wake_locked(struct runtime *runtime, const struct runtime_caller *cal
     struct provider_sandbox machine = {0};
     char why[400];
 
-    if (get(runtime, backend, row, arena, &machine, err) == 0) {
+    if (get(runtime, backend, row, caller->deadline_us, arena, &machine, err) == 0) {
         if (machine.state == PROVIDER_RUNNING && row->state == SANDBOX_RUNNING) {
-            struct provider_ref ref = runtime_row_ref(row);
+            struct provider_ref ref = runtime_row_ref(row, caller->deadline_us);
 
             runtime_use_extend(runtime, backend_provider(backend), &ref, row->id,
                                runtime_row_ttl(runtime, backend, row));
@@ -420,12 +414,13 @@ int machine_wake(struct runtime *runtime, const struct runtime_caller *caller,
                  struct backend *backend, struct store_runtime_sandbox *row, struct arena *arena,
                  struct error *err)
 {
-    struct deadline deadline;
+    struct runtime_caller until = *caller;
     struct runtime_hold *hold;
     int r = -1;
 
-    deadline_begin(&deadline, runtime->config.settings->create_timeout_s);
-    hold = runtime_hold_soon(runtime, row->team_id, row->id, err);
+    until.deadline_us =
+        clock_deadline(runtime->config.settings->create_timeout_s, caller->deadline_us);
+    hold = runtime_hold_soon(runtime, row->team_id, row->id, until.deadline_us, err);
     /* Somebody else may have done it while we waited for the lock. */
     if (hold)
         r = store_runtime_sandbox_get(runtime->config.store, row->team_id, row->id, arena, row,
@@ -433,8 +428,7 @@ int machine_wake(struct runtime *runtime, const struct runtime_caller *caller,
     if (r == 0)
         r = runtime_row_alive(row, err);
     if (r == 0)
-        r = wake_locked(runtime, caller, backend, row, arena, err);
+        r = wake_locked(runtime, &until, backend, row, arena, err);
     runtime_hold_end(runtime, hold);
-    deadline_end(&deadline);
     return r;
 }

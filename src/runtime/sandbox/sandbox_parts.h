@@ -45,9 +45,9 @@ struct str runtime_instance_name(const struct runtime *runtime);
 /* A hold: one thread at a time works on what has this name, across calls of the store and of providers. */
 struct runtime_hold;
 struct runtime_hold *runtime_hold(struct runtime *runtime, struct str team_id, struct str name);
-/* The same, not longer than the thread's deadline: NULL with ERROR_TIMEOUT. */
+/* The same, not longer than the deadline: NULL with ERROR_TIMEOUT. */
 struct runtime_hold *runtime_hold_soon(struct runtime *runtime, struct str team_id, struct str name,
-                                       struct error *err);
+                                       int64_t deadline_us, struct error *err);
 /* The same, without waiting: NULL when somebody else has it. */
 struct runtime_hold *runtime_hold_now(struct runtime *runtime, struct str team_id, struct str name);
 void runtime_hold_end(struct runtime *runtime, struct runtime_hold *hold);
@@ -88,7 +88,7 @@ void runtime_row_forget(struct runtime *runtime, const struct runtime_caller *ca
 /* For an operation: -1 with ERROR_NOT_FOUND telling what became of it, or ERROR_CONFLICT while it is
  * being made. */
 int runtime_row_alive(const struct store_runtime_sandbox *row, struct error *err);
-struct provider_ref runtime_row_ref(const struct store_runtime_sandbox *row);
+struct provider_ref runtime_row_ref(const struct store_runtime_sandbox *row, int64_t deadline_us);
 /* How long its provider lets it live without activity; 0 = the provider does not end it. */
 int64_t runtime_row_ttl(const struct runtime *runtime, struct backend *backend,
                         const struct store_runtime_sandbox *row);
@@ -143,7 +143,7 @@ void runtime_row_event(struct runtime *runtime, const struct runtime_caller *cal
 
 /* false: it could not be reached, and is tried again later. */
 bool runtime_prune_kill(struct runtime *runtime, const struct store_runtime_sandbox *row,
-                        const char *reason);
+                        const char *reason, int64_t deadline_us);
 /* A kept sandbox: announces its deletion, or deletes it, as retention_days says. true: it was deleted. */
 bool runtime_retention_row(struct runtime *runtime, const struct store_runtime_sandbox *row,
                            int64_t now_us);
@@ -165,7 +165,7 @@ int machine_wake(struct runtime *runtime, const struct runtime_caller *caller,
 /* The embedded engine: its sandboxes end with this host and share this store. */
 bool backend_embedded(const struct runtime *runtime, const struct backend *backend);
 int machine_kill(struct runtime *runtime, struct backend *backend,
-                 const struct store_runtime_sandbox *row, struct error *err);
+                 const struct store_runtime_sandbox *row, int64_t deadline_us, struct error *err);
 
 /* What is asked of a provider, with labels and environment. Lives in the arena. */
 struct machine_spec {
@@ -174,18 +174,19 @@ struct machine_spec {
     struct str snapshot; /* provider's reference */
     const json_t *metadata;
     struct provider_joint *joint; /* or NULL */
+    int64_t *deadline_us;         /* see provider_spec; not NULL */
 };
 /* Creates it, or finds what an earlier try has made. Hooks are not run. */
 int machine_create(struct runtime *runtime, const struct machine_spec *wanted, struct arena *arena,
                    struct provider_sandbox *out, struct error *err);
 /* The oldest with the key and hash of the row that is not `except`; 0 = none, 1 = found. */
 int machine_find(struct runtime *runtime, struct backend *backend,
-                 const struct store_runtime_sandbox *row, struct str except, struct arena *arena,
-                 struct provider_sandbox *out, struct error *err);
+                 const struct store_runtime_sandbox *row, struct str except, int64_t deadline_us,
+                 struct arena *arena, struct provider_sandbox *out, struct error *err);
 /* The machine of this row, by its id's label; 0 = none. */
 int machine_find_own(struct runtime *runtime, struct backend *backend,
-                     const struct store_runtime_sandbox *row, struct arena *arena,
-                     struct provider_sandbox *out, struct error *err);
+                     const struct store_runtime_sandbox *row, int64_t deadline_us,
+                     struct arena *arena, struct provider_sandbox *out, struct error *err);
 /* A machine of this row may be there, or come to be: it is looked for and killed in the background. */
 void runtime_sweep_later(struct runtime *runtime, struct backend *backend,
                          const struct store_runtime_sandbox *row);
@@ -218,7 +219,7 @@ double runtime_usage_usd(const struct runtime *runtime, const struct store_runti
 /* Timers (prune.c). */
 void runtime_prune_open(struct runtime *runtime);
 /* Rows of sandboxes whose time should be over are corrected; STR_NONE = on all providers. */
-void runtime_prune_overdue(struct runtime *runtime, struct str provider);
+void runtime_prune_overdue(struct runtime *runtime, struct str provider, int64_t deadline_us);
 
 /* Deletes a snapshot at its provider and its row. */
 int runtime_snapshot_drop(struct runtime *runtime, const struct runtime_caller *caller,

@@ -154,13 +154,14 @@ int runtime_row_alive(const struct store_runtime_sandbox *row, struct error *err
     return 0;
 }
 
-struct provider_ref runtime_row_ref(const struct store_runtime_sandbox *row)
+struct provider_ref runtime_row_ref(const struct store_runtime_sandbox *row, int64_t deadline_us)
 {
     return (struct provider_ref){
         .team_id = row->team_id,
         .id = row->external_id,
         .token = row->token,
         .address = row->address,
+        .deadline_us = deadline_us,
     };
 }
 
@@ -415,7 +416,7 @@ int runtime_row_kill(struct runtime *runtime, const struct runtime_caller *calle
     auto_arena struct arena arena = {0};
     struct store_runtime_sandbox now;
 
-    if (machine_kill(runtime, backend, row, err) < 0)
+    if (machine_kill(runtime, backend, row, caller->deadline_us, err) < 0)
         return -1;
     mark_killed(runtime, caller, row, reason, setting_of(reason));
     /* It may have been given another machine meanwhile; from now on it gets none. */
@@ -423,7 +424,7 @@ int runtime_row_kill(struct runtime *runtime, const struct runtime_caller *calle
             0 ||
         str_eq(now.external_id, row->external_id))
         return 0;
-    if (machine_kill(runtime, backend, &now, err) < 0)
+    if (machine_kill(runtime, backend, &now, caller->deadline_us, err) < 0)
         log_warn("runtime", "sandbox=%.*s second machine not killed, left to the sweep: %s",
                  STR_ARG(row->id), err->message);
     return 0;

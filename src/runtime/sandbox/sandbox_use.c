@@ -36,7 +36,7 @@ static void fill(const struct store_runtime_sandbox *row, struct backend *backen
 
     out->backend = backend;
     out->provider = backend_provider(backend);
-    out->ref = runtime_row_ref(row);
+    out->ref = runtime_row_ref(row, 0);
     runtime_sandbox_of(row, arena, &out->sandbox);
     out->timeout_s = json_integer_value(json_object_get(settings, "timeout"));
     out->output_limit = json_integer_value(json_object_get(settings, "output"));
@@ -65,7 +65,7 @@ static int make_ready(struct runtime *runtime, const struct runtime_caller *call
         if (machine_wake(runtime, caller, backend, row, arena, err) < 0)
             return -1;
     } else {
-        ref = runtime_row_ref(row);
+        ref = runtime_row_ref(row, caller->deadline_us);
         runtime_use_extend(runtime, backend_provider(backend), &ref, row->id, ttl_s);
     }
     runtime_live_used(runtime, row->id, 0, 0);
@@ -126,6 +126,6 @@ int runtime_use_recover(struct runtime *runtime, const struct runtime_caller *ca
         woken = 1;
     if (woken <= 0)
         return 0;
-    use->ref = runtime_row_ref(&row);
+    use->ref = runtime_row_ref(&row, 0);
     return 1;
 }

@@ -7,10 +7,10 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "runtime/core/deadline.h"
 #include "runtime/sandbox/sandbox_parts.h"
 
 enum { SWEEPS_MAX = 64, CALL_S = 10 };
@@ -75,18 +75,18 @@ static bool kill_it(struct sweep *sweep)
     struct provider *provider = backend_provider(sweep->backend);
     auto_arena struct arena arena = {0};
     struct provider_sandbox found = {.id = sweep->row.external_id};
-    struct deadline deadline;
+    int64_t deadline_us = clock_deadline(CALL_S, 0);
     struct provider_ref ref;
     struct error err = {0};
     int r = 1;
 
-    deadline_begin(&deadline, CALL_S);
     if (!found.id.p)
-        r = machine_find_own(sweep->runtime, sweep->backend, &sweep->row, &arena, &found, &err);
-    ref = (struct provider_ref){.team_id = sweep->row.team_id, .id = found.id};
+        r = machine_find_own(sweep->runtime, sweep->backend, &sweep->row, deadline_us, &arena,
+                             &found, &err);
+    ref = (struct provider_ref){
+        .team_id = sweep->row.team_id, .id = found.id, .deadline_us = deadline_us};
     if (r == 1 && provider_kill(provider, &ref, &err) < 0)
         r = -1;
-    deadline_end(&deadline);
     if (r < 0)
         log_info("runtime", "sandbox=%.*s leftover not swept yet: %s", STR_ARG(sweep->row.id),
                  err.message);

@@ -8,7 +8,6 @@
 #include "base/cleanup.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/profile.h"
-#include "runtime/core/deadline.h"
 #include "runtime/run/run.h"
 #include "runtime/sandbox/repo.h"
 
@@ -80,7 +79,7 @@ static int run_script(struct runtime *runtime, struct backend *backend,
                       const struct store_runtime_sandbox *row, const json_t *env, struct error *err)
 {
     static const char *const argv[] = {"sh", "-c", workspace_script, NULL};
-    struct provider_ref ref = runtime_row_ref(row);
+    struct provider_ref ref = runtime_row_ref(row, 0);
     auto_arena struct arena arena = {0};
     struct runtime_run run = {
         .argv = argv, .timeout_ms = WORKSPACE_MS, .output_limit = PRINTED_MAX};
@@ -114,7 +113,6 @@ int workspace_make(struct runtime *runtime, const struct runtime_caller *caller,
     auto_arena struct arena arena = {0};
     auto_json json_t *env = NULL;
     struct store_runtime_sandbox told = *row;
-    struct deadline deadline;
     struct str name;
     int r;
 
@@ -133,9 +131,7 @@ int workspace_make(struct runtime *runtime, const struct runtime_caller *caller,
                     "QS_TOKEN", token, "QS_CLONE", "", "QS_SESSION", json_str(row->id));
     if (request->repo.len)
         runtime_row_event(runtime, caller, &told, "git.clone.started", NULL);
-    deadline_lift(&deadline);
     r = run_script(runtime, backend, row, env, err);
-    deadline_end(&deadline);
     if (request->repo.len)
         runtime_row_event(
             runtime, caller, &told, r == 0 ? "git.clone.succeeded" : "git.clone.failed",

@@ -9,9 +9,9 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "protocol/fetch/fetch.h"
 #include "protocol/json/json_shape.h"
-#include "runtime/core/deadline.h"
 #include "runtime/core/event.h"
 
 enum {
@@ -60,6 +60,7 @@ static int call(struct live_session *live, const struct session_pull *pull, cons
                                     .header_count = github ? 4 : 3,
                                     .body = body,
                                     .timeout_ms = CALL_MS,
+                                    .deadline_us = pull->deadline_us,
                                     .response_max = ANSWER_MAX,
                                     .reach = FETCH_ANYWHERE};
     auto_response struct fetch_response response = {0};
@@ -345,19 +346,17 @@ static void add_what_stays(const struct session_pull *pull, struct error *err)
                    "; '%.*s' is pushed, and the same request tries again", STR_ARG(pull->head));
 }
 
-int session_pull_open(struct live_session *live, const struct session_pull *pull,
-                      struct arena *arena, struct runtime_pulled *out, struct error *err)
+int session_pull_open(struct live_session *live, struct session_pull *pull, struct arena *arena,
+                      struct runtime_pulled *out, struct error *err)
 {
-    struct deadline deadline;
     struct error cause = {0};
     int r;
 
     session_tell(
         live, "git.pr.started",
         json_pack("{s:o,s:o}", "branch", json_str(pull->head), "base", json_str(pull->base)));
-    deadline_begin(&deadline, ALL_S);
+    pull->deadline_us = clock_deadline(ALL_S, 0);
     r = open_or_find(live, pull, arena, out, &cause);
-    deadline_end(&deadline);
     if (r < 0) {
         *out = (struct runtime_pulled){0};
         mask(live, pull, cause.message);

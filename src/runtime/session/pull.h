@@ -24,6 +24,7 @@ struct session_pull {
     const char *token;
     struct str head, base, title, body;
     bool draft;
+    int64_t deadline_us; /* of opening it; 0 before */
 };
 
 /* All that can be known before anything is pushed: the host, the branches, the token. Asks the host for
@@ -33,5 +34,5 @@ int session_pull_prepare(struct live_session *live, const struct runtime_push *p
                          const char *token, struct arena *arena, struct session_pull *out,
                          struct error *err);
 /* After the push: opens it, or finds the one that is open already. Tells git.pr.*. */
-int session_pull_open(struct live_session *live, const struct session_pull *pull,
-                      struct arena *arena, struct runtime_pulled *out, struct error *err);
+int session_pull_open(struct live_session *live, struct session_pull *pull, struct arena *arena,
+                      struct runtime_pulled *out, struct error *err);
