@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 
 enum {
@@ -37,10 +38,13 @@ static void add(enum journal_level level, const char *type, struct str message, 
     auto_buf struct buf line = {0};
 
     buf_init(&line, ENTRY_MAX);
-    (void)buf_printf(&line, "{\"at\":%lld,\"level\":%d,\"type\":\"%s\",\"message\":",
-                     (long long)clock_wall_us(), (int)level, type);
-    (void)json_add_str(&line, message);
-    (void)buf_printf(&line, ",\"detail\":\"%s\"}", detail);
+    json_out_open(&line, NULL, '{');
+    json_out_int(&line, "at", clock_wall_us());
+    json_out_int(&line, "level", level);
+    json_out_str(&line, "type", str_of(type));
+    json_out_str(&line, "message", message);
+    json_out_str(&line, "detail", str_of(detail));
+    json_out_close(&line, "}");
     if (line.overflowed)
         return;
     while (journal.count == LINES_MAX || (journal.count && journal.bytes + line.len > BYTES_MAX))
@@ -261,12 +265,9 @@ void journal_handle(struct envd *envd, struct http_exchange *ex)
 
     (void)envd;
     buf_init(&text, BYTES_MAX + LINES_MAX + 16);
-    (void)buf_add_char(&text, '[');
-    for (size_t i = 0; i < journal.count; i++) {
-        if (i)
-            (void)buf_add_char(&text, ',');
-        (void)buf_add_str(&text, str_of(journal.lines[(journal.first + i) % LINES_MAX]));
-    }
-    (void)buf_add_char(&text, ']');
+    json_out_open(&text, NULL, '[');
+    for (size_t i = 0; i < journal.count; i++)
+        json_out_raw(&text, NULL, str_of(journal.lines[(journal.first + i) % LINES_MAX]));
+    json_out_close(&text, "]");
     envd_reply_json(ex, 200, buf_str(&text));
 }

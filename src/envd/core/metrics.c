@@ -9,6 +9,7 @@
 #include "envd/core/envd.h"
 #include "envd/process/usage.h"
 #include "envd/view/disk_use.h"
+#include "protocol/json/json_out.h"
 
 enum {
     MIB = 1024 * 1024,
@@ -64,6 +65,7 @@ void metrics_handle(struct envd *envd, struct http_exchange *ex)
     struct disk_use disk;
     struct usage usage;
     auto_buf struct buf text = {0};
+    char percent[16];
     uint64_t used;
 
     usage_read(USAGE_ROOT, envd->mem_bytes, &usage);
@@ -71,14 +73,18 @@ void metrics_handle(struct envd *envd, struct http_exchange *ex)
     used = usage.mem_used > usage.mem_cache ? usage.mem_used - usage.mem_cache : 0;
     read_disk(&disk);
     buf_init(&text, 1024);
-    buf_printf(&text,
-               "{\"ts\":%lld,\"cpu_count\":%u,\"cpu_used_pct\":%.2f,\"mem_total\":%llu,"
-               "\"mem_used\":%llu,\"mem_cache\":%llu,\"mem_total_mib\":%llu,\"mem_used_mib\":%llu,"
-               "\"disk_used\":%llu,\"disk_total\":%llu}",
-               (long long)(clock_wall_us() / 1000000), cpus, cpu_percent(usage.cpu_us, cpus),
-               (unsigned long long)usage.mem_total, (unsigned long long)used,
-               (unsigned long long)usage.mem_cache, (unsigned long long)(usage.mem_total / MIB),
-               (unsigned long long)(used / MIB), (unsigned long long)disk.used,
-               (unsigned long long)disk.size);
+    (void)snprintf(percent, sizeof(percent), "%.2f", cpu_percent(usage.cpu_us, cpus));
+    json_out_open(&text, NULL, '{');
+    json_out_int(&text, "ts", clock_wall_us() / 1000000);
+    json_out_uint(&text, "cpu_count", cpus);
+    json_out_raw(&text, "cpu_used_pct", str_of(percent));
+    json_out_uint(&text, "mem_total", usage.mem_total);
+    json_out_uint(&text, "mem_used", used);
+    json_out_uint(&text, "mem_cache", usage.mem_cache);
+    json_out_uint(&text, "mem_total_mib", usage.mem_total / MIB);
+    json_out_uint(&text, "mem_used_mib", used / MIB);
+    json_out_uint(&text, "disk_used", disk.used);
+    json_out_uint(&text, "disk_total", disk.size);
+    json_out_close(&text, "}");
     envd_reply_json(ex, 200, buf_str(&text));
 }

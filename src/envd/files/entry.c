@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "envd/files/guest_path.h"
 #include "envd/files/guest_stat.h"
-#include "protocol/json/json_shape.h"
+#include "protocol/json/json_out.h"
 
 /* The kernel has no longer ones. */
 enum { XATTR_MAX = 64 * 1024 };
@@ -62,11 +62,11 @@ static void add_attribute(struct buf *out, const char *path, const char *name, b
 
     if (len < 0)
         return;
-    buf_add_str(out, *any ? STR(",") : STR(",\"metadata\":{"));
+    if (!*any)
+        json_out_open(out, "metadata", '{');
     *any = true;
-    json_add_str(out, str_of(name + sizeof(ENTRY_METADATA_PREFIX) - 1));
-    buf_add_char(out, ':');
-    json_add_str(out, str_n(value, (size_t)len));
+    json_out_name(out, str_of(name + sizeof(ENTRY_METADATA_PREFIX) - 1));
+    json_out_str(out, NULL, str_n(value, (size_t)len));
 }
 
 void entry_add_metadata(struct buf *out, const char *path)
@@ -79,19 +79,7 @@ void entry_add_metadata(struct buf *out, const char *path)
         if (str_starts(str_of(name), STR(ENTRY_METADATA_PREFIX)))
             add_attribute(out, path, name, &any);
     if (any)
-        buf_add_char(out, '}');
-}
-
-/* A listing has many entries, and formatted printing would be most of the work. */
-static void add_number(struct buf *out, uint64_t number)
-{
-    char digits[24];
-    size_t at = sizeof(digits);
-
-    do
-        digits[--at] = (char)('0' + number % 10);
-    while (number /= 10);
-    buf_add(out, digits + at, sizeof(digits) - at);
+        json_out_close(out, "}");
 }
 
 /* Neighbours are often as old as each other, to the second. */
@@ -112,7 +100,7 @@ static void add_time(struct buf *out, int64_t seconds, uint32_t nanoseconds)
     fraction = strchr(text, '.');
     for (int i = 6; fraction && i > 0; i--, micros /= 10)
         fraction[i] = (char)('0' + micros % 10);
-    buf_add_str(out, str_of(text));
+    json_out_str(out, "modifiedTime", str_of(text));
 }
 
 /* Links report their target's kind and mode, and where it is; a broken one points at itself. */
@@ -126,14 +114,10 @@ static void add_kind(struct buf *out, const char *path, const struct guest_stat 
         found = realpath(path, real) && guest_stat(real, false, &target) == 0;
     if (!found)
         target.mode = 0;
-    buf_add_str(out, STR(",\"type\":\""));
-    buf_add_str(out, str_of(type_name(target.mode)));
-    buf_add_str(out, STR("\",\"mode\":"));
-    add_number(out, target.mode & 0777);
-    if (is_link) {
-        buf_add_str(out, STR(",\"symlinkTarget\":"));
-        json_add_str(out, str_of(found ? real : path));
-    }
+    json_out_str(out, "type", str_of(type_name(target.mode)));
+    json_out_uint(out, "mode", target.mode & 0777);
+    if (is_link)
+        json_out_str(out, "symlinkTarget", str_of(found ? real : path));
 }
 
 int entry_add(struct buf *out, const char *path, struct str shown, struct user_names *names,
@@ -148,25 +132,19 @@ int entry_add(struct buf *out, const char *path, struct str shown, struct user_n
     if (r != 0)
         return error_set_errno(err, -r, "error getting file info of '%s'", path);
     entry_permissions(st.mode, permissions);
-    buf_add_str(out, STR("{\"name\":"));
-    json_add_str(out, guest_path_base(path));
-    buf_add_str(out, STR(",\"path\":"));
-    json_add_str(out, shown);
+    json_out_open(out, NULL, '{');
+    json_out_str(out, "name", guest_path_base(path));
+    json_out_str(out, "path", shown);
     add_kind(out, path, &st);
-    buf_add_str(out, STR(",\"size\":\""));
-    add_number(out, (uint64_t)st.size);
-    buf_add_str(out, STR("\",\"permissions\":\""));
-    buf_add_str(out, str_of(permissions));
-    buf_add_str(out, STR("\",\"owner\":"));
-    json_add_str(out, str_of(user_names_of_uid(names, st.uid)));
-    buf_add_str(out, STR(",\"group\":"));
-    json_add_str(out, str_of(user_names_of_gid(names, st.gid)));
-    buf_add_str(out, STR(",\"modifiedTime\":\""));
+    json_out_uint_str(out, "size", (uint64_t)st.size);
+    json_out_str(out, "permissions", str_of(permissions));
+    json_out_str(out, "owner", str_of(user_names_of_uid(names, st.uid)));
+    json_out_str(out, "group", str_of(user_names_of_gid(names, st.gid)));
     add_time(out, st.mtime_s, st.mtime_ns);
-    buf_add_char(out, '"');
     if ((S_ISREG(st.mode) || S_ISDIR(st.mode)) && !guest_stat_is_own(&st))
         entry_add_metadata(out, path);
-    if (!buf_add_char(out, '}'))
+    json_out_close(out, "}");
+    if (out->overflowed)
         return error_set(err, ERROR_LIMIT, "the listing is too long");
     if (is_dir)
         *is_dir = S_ISDIR(st.mode);

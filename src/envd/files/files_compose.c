@@ -14,6 +14,7 @@
 #include "envd/files/guest_path.h"
 #include "envd/files/guest_stat.h"
 #include "envd/files/upload_file.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 
 enum {
@@ -223,11 +224,11 @@ static void finish(struct compose *compose)
     for (size_t i = 0; i < compose->count; i++)
         (void)unlink(compose->sources[i]);
     buf_init(&answer, (size_t)12 * PATH_MAX); /* each byte may need six */
-    buf_add_str(&answer, STR("{\"name\":"));
-    json_add_str(&answer, guest_path_base(compose->destination));
-    buf_add_str(&answer, STR(",\"path\":"));
-    json_add_str(&answer, str_of(compose->destination));
-    buf_add_str(&answer, STR(",\"type\":\"file\"}"));
+    json_out_open(&answer, NULL, '{');
+    json_out_str(&answer, "name", guest_path_base(compose->destination));
+    json_out_str(&answer, "path", str_of(compose->destination));
+    json_out_str(&answer, "type", STR("file"));
+    json_out_close(&answer, "}");
     envd_reply_json(compose->ex, 200, buf_str(&answer));
 }
 

@@ -16,7 +16,7 @@
 #include "envd/files/gzip.h"
 #include "envd/files/upload_file.h"
 #include "protocol/http/http_multipart.h"
-#include "protocol/json/json_shape.h"
+#include "protocol/json/json_out.h"
 
 enum {
     DROP_MAX = 64 * 1024 * 1024,
@@ -83,18 +83,18 @@ static int begin_file(struct upload *upload, struct str name)
 static int end_file(struct upload *upload)
 {
     const struct http_headers *headers = &http_request(upload->ex)->headers;
+    struct buf *answer = &upload->answer;
 
     if (upload_file_commit(&upload->file, headers, &upload->err) != 0)
         return -1;
     upload->writing = false;
-    buf_add_str(&upload->answer, upload->answer.len > 1 ? STR(",{\"name\":") : STR("{\"name\":"));
-    json_add_str(&upload->answer, guest_path_base(upload->path));
-    buf_add_str(&upload->answer, STR(",\"path\":"));
-    json_add_str(&upload->answer, str_of(upload->path));
-    buf_add_str(&upload->answer, STR(",\"type\":\"file\""));
+    json_out_open(answer, NULL, '{');
+    json_out_str(answer, "name", guest_path_base(upload->path));
+    json_out_str(answer, "path", str_of(upload->path));
+    json_out_str(answer, "type", STR("file"));
     if (upload->has_metadata)
-        entry_add_metadata(&upload->answer, upload->file.path);
-    buf_add_char(&upload->answer, '}');
+        entry_add_metadata(answer, upload->file.path);
+    json_out_close(answer, "}");
     return 0;
 }
 
@@ -141,7 +141,7 @@ static void reply(struct upload *upload)
         envd_reply_failure(upload->ex, &upload->err);
         return;
     }
-    buf_add_char(&upload->answer, ']');
+    json_out_close(&upload->answer, "]");
     envd_reply_json(upload->ex, 200, buf_str(&upload->answer));
 }
 
@@ -255,7 +255,7 @@ void files_upload(struct envd *envd, struct http_exchange *ex)
     upload->has_metadata = any_metadata(&http_request(ex)->headers);
     map_init(&upload->done);
     buf_init(&upload->answer, ANSWER_MAX);
-    buf_add_char(&upload->answer, '[');
+    json_out_open(&upload->answer, NULL, '[');
     http_on_done(ex, on_done, upload);
     if (files_query_read(&upload->query, envd, ex, "write") != 0)
         return;

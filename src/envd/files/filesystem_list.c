@@ -17,6 +17,7 @@
 #include "envd/files/files.h"
 #include "envd/files/guest_stat.h"
 #include "envd/files/upload_file.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 #include "protocol/rpc/connect.h"
 
@@ -170,8 +171,6 @@ static int entry_step(struct listing *listing, struct error *err)
     if (!append(listing->path, level->path_len, name) ||
         !append(listing->shown, level->shown_len, name))
         return error_set(err, ERROR_INVALID, "a path is too long in '%s'", listing->shown);
-    if (listing->entries > 0)
-        buf_add_char(out, ',');
     if (entry_add(out, listing->path, str_of(listing->shown), &listing->names, &is_dir, err) != 0) {
         if (err->code != ERROR_NOT_FOUND)
             return -1;
@@ -214,7 +213,7 @@ static void answer(struct listing *listing, int result, const struct error *err)
         connect_reply_error(listing->ex, err);
         return;
     }
-    buf_add_str(&listing->out, STR("]}"));
+    json_out_close(&listing->out, "]}");
     connect_reply(listing->ex, buf_str(&listing->out));
 }
 
@@ -317,7 +316,8 @@ int filesystem_list_dir(struct call *call, struct error *err)
 
     listing->ex = call->ex;
     buf_init(&listing->out, ANSWER_MAX);
-    buf_add_str(&listing->out, STR("{\"entries\":["));
+    json_out_open(&listing->out, NULL, '{');
+    json_out_open(&listing->out, "entries", '[');
     user_names_load(&listing->names);
     r = prepare(listing, call, err);
     if (r == 0)

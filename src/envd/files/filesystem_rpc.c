@@ -10,6 +10,7 @@
 #include "envd/files/files.h"
 #include "envd/files/guest_path.h"
 #include "envd/files/guest_stat.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 #include "protocol/rpc/connect.h"
 
@@ -36,13 +37,14 @@ static int reply_entry(const struct call *call, const char *path, struct error *
     int r;
 
     buf_init(&answer, ANSWER_MAX);
-    buf_add_str(&answer, STR("{\"entry\":"));
+    json_out_open(&answer, NULL, '{');
+    json_out_key(&answer, "entry");
     user_names_load(&names);
     r = entry_add(&answer, path, str_of(path), &names, NULL, err);
     user_names_done(&names);
     if (r != 0)
         return -1;
-    buf_add_char(&answer, '}');
+    json_out_close(&answer, "}");
     connect_reply(call->ex, buf_str(&answer));
     return 0;
 }

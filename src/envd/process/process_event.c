@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include "base/encode.h"
+#include "protocol/json/json_out.h"
 #include "protocol/rpc/connect.h"
 #include "protocol/rpc/proto_wire.h"
 
@@ -33,20 +34,33 @@ static const char *const signal_words[] = {
     [SIGTERM] = "terminated",
 };
 
+enum { EVENT_MAX = 512 };
+
+/* Leaves the event's object open. */
+static void event_begin(struct buf *text, const char *name)
+{
+    buf_init(text, EVENT_MAX);
+    json_out_open(text, NULL, '{');
+    json_out_open(text, "event", '{');
+    json_out_open(text, name, '{');
+}
+
 /* Our own messages always fit their tables. */
-static void add(struct buf *out, const struct proto_message *format, struct str json)
+static void event_end(struct buf *text, struct buf *out, const struct proto_message *format)
 {
     struct error err;
 
-    (void)connect_add_message(out, format, json, &err);
+    json_out_close(text, "}}}");
+    (void)connect_add_message(out, format, buf_str(text), &err);
 }
 
 void process_event_start(struct buf *out, const struct proto_message *format, pid_t pid)
 {
-    char text[64];
-    int len = snprintf(text, sizeof(text), "{\"event\":{\"start\":{\"pid\":%d}}}", (int)pid);
+    auto_buf struct buf text = {0};
 
-    add(out, format, str_n(text, (size_t)len));
+    event_begin(&text, "start");
+    json_out_int(&text, "pid", pid);
+    event_end(&text, out, format);
 }
 
 /* A response's event (1), its data (2), and the channel's bytes, each behind a tag and a length. */
@@ -120,7 +134,10 @@ void process_event_data(struct buf *out, bool binary, enum process_channel chann
 
 void process_event_keepalive(struct buf *out, const struct proto_message *format)
 {
-    add(out, format, STR("{\"event\":{\"keepalive\":{}}}"));
+    auto_buf struct buf text = {0};
+
+    event_begin(&text, "keepalive");
+    event_end(&text, out, format);
 }
 
 static void add_signal(char *text, size_t size, int status)
@@ -138,20 +155,22 @@ static void add_signal(char *text, size_t size, int status)
 void process_event_end(struct buf *out, const struct proto_message *format, int status,
                        bool out_of_memory)
 {
-    char words[64], text[256];
+    auto_buf struct buf text = {0};
+    char words[64], why[96];
     bool exited = WIFEXITED(status);
-    int code = exited ? WEXITSTATUS(status) : -1, len;
+    int code = exited ? WEXITSTATUS(status) : -1;
 
     if (exited)
         (void)snprintf(words, sizeof(words), "exit status %d", code);
     else
         add_signal(words, sizeof(words), status);
-    len = snprintf(text, sizeof(text),
-                   "{\"event\":{\"end\":{\"exitCode\":%d,\"exited\":%s,\"status\":\"%s\"", code,
-                   exited ? "true" : "false", words);
-    if (code != 0)
-        len += snprintf(text + len, sizeof(text) - (size_t)len, ",\"error\":\"%s%s\"", words,
-                        out_of_memory ? ": out of memory" : "");
-    len += snprintf(text + len, sizeof(text) - (size_t)len, "}}}");
-    add(out, format, str_n(text, (size_t)len));
+    event_begin(&text, "end");
+    json_out_int(&text, "exitCode", code);
+    json_out_bool(&text, "exited", exited);
+    json_out_str(&text, "status", str_of(words));
+    if (code != 0) {
+        (void)snprintf(why, sizeof(why), "%s%s", words, out_of_memory ? ": out of memory" : "");
+        json_out_str(&text, "error", str_of(why));
+    }
+    event_end(&text, out, format);
 }

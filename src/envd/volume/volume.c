@@ -16,6 +16,7 @@
 #include "base/path.h"
 #include "envd/core/auth.h"
 #include "protocol/http/http_errors.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 
 enum {
@@ -102,7 +103,7 @@ static void add_time(struct buf *out, const char *name, const struct timespec *t
     char text[CLOCK_TEXT_SIZE];
 
     clock_format((int64_t)time->tv_sec * 1000000 + time->tv_nsec / 1000, text);
-    (void)buf_printf(out, ",\"%s\":\"%s\"", name, text);
+    json_out_str(out, name, str_of(text));
 }
 
 static void add_stat(int dir_fd, const char *name, const char *path, const struct stat *st,
@@ -111,21 +112,20 @@ static void add_stat(int dir_fd, const char *name, const char *path, const struc
     char target[PATH_MAX];
     ssize_t len;
 
-    (void)buf_add_str(out, STR("{\"name\":"));
-    (void)json_add_str(out, str_of(strcmp(name, ".") == 0 ? "/" : name));
-    (void)buf_add_str(out, STR(",\"path\":"));
-    (void)json_add_str(out, str_of(path));
-    (void)buf_printf(out, ",\"type\":\"%s\",\"size\":%lld,\"mode\":%u,\"uid\":%u,\"gid\":%u",
-                     type_of(st->st_mode), (long long)st->st_size, st->st_mode & 07777U, st->st_uid,
-                     st->st_gid);
+    json_out_open(out, NULL, '{');
+    json_out_str(out, "name", str_of(strcmp(name, ".") == 0 ? "/" : name));
+    json_out_str(out, "path", str_of(path));
+    json_out_str(out, "type", str_of(type_of(st->st_mode)));
+    json_out_int(out, "size", st->st_size);
+    json_out_uint(out, "mode", st->st_mode & 07777U);
+    json_out_uint(out, "uid", st->st_uid);
+    json_out_uint(out, "gid", st->st_gid);
     add_time(out, "atime", &st->st_atim);
     add_time(out, "mtime", &st->st_mtim);
     add_time(out, "ctime", &st->st_ctim);
-    if (S_ISLNK(st->st_mode) && (len = readlinkat(dir_fd, name, target, sizeof(target))) > 0) {
-        (void)buf_add_str(out, STR(",\"target\":"));
-        (void)json_add_str(out, str_n(target, (size_t)len));
-    }
-    (void)buf_add_char(out, '}');
+    if (S_ISLNK(st->st_mode) && (len = readlinkat(dir_fd, name, target, sizeof(target))) > 0)
+        json_out_str(out, "target", str_n(target, (size_t)len));
+    json_out_close(out, "}");
 }
 
 int volume_add_entry(const struct volume_place *place, struct buf *out, struct error *err)

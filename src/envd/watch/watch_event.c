@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "envd/files/entry.h"
-#include "protocol/json/json_shape.h"
+#include "protocol/json/json_out.h"
 
 enum { NAMES_KEPT_MS = 1000 };
 
@@ -59,12 +59,10 @@ static bool make_entry(struct watch_view *view, enum watch_op op, const char *na
 
 void watch_view_add(struct watch_view *view, struct buf *out, enum watch_op op, const char *name)
 {
-    buf_add_str(out, STR("{\"name\":"));
-    json_add_str(out, str_of(name));
-    buf_printf(out, ",\"type\":\"%s\"", type_names[op]);
-    if (make_entry(view, op, name)) {
-        buf_add_str(out, STR(",\"entry\":"));
-        buf_add_str(out, buf_str(&view->entry));
-    }
-    buf_add_char(out, '}');
+    json_out_open(out, NULL, '{');
+    json_out_str(out, "name", str_of(name));
+    json_out_str(out, "type", str_of(type_names[op]));
+    if (make_entry(view, op, name))
+        json_out_raw(out, "entry", buf_str(&view->entry));
+    json_out_close(out, "}");
 }

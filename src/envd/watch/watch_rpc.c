@@ -9,6 +9,7 @@
 #include "envd/core/envd.h"
 #include "envd/files/guest_path.h"
 #include "envd/watch/watch_event.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 #include "protocol/rpc/connect.h"
 
@@ -113,8 +114,6 @@ static void on_poll_event(void *arg, enum watch_op op, const char *name)
 
     if (poll->err.code != ERROR_NONE)
         return;
-    if (before > 0)
-        buf_add_char(&poll->events, ',');
     watch_view_add(&poll->view, &poll->events, op, name);
     if (!poll->events.overflowed)
         return;
@@ -137,11 +136,14 @@ static void on_poll_failed(void *arg, const struct error *err)
 static void on_poll_ready(void *arg)
 {
     struct watch_poll *poll = arg;
-    char answer[64];
-    int len = snprintf(answer, sizeof(answer), "{\"watcherId\":\"%s\"}", poll->id);
+    auto_buf struct buf answer = {0};
 
+    buf_init(&answer, 64);
+    json_out_open(&answer, NULL, '{');
+    json_out_str(&answer, "watcherId", str_of(poll->id));
+    json_out_close(&answer, "}");
     http_on_done(poll->creator, NULL, NULL);
-    connect_reply(poll->creator, str_n(answer, (size_t)len));
+    connect_reply(poll->creator, buf_str(&answer));
     poll->creator = NULL;
 }
 
@@ -218,9 +220,10 @@ int watch_rpc_events(struct call *call, struct error *err)
         return -1;
     }
     buf_init(&answer, WATCH_QUEUE_MAX + 64);
-    buf_add_str(&answer, STR("{\"events\":["));
-    buf_add_str(&answer, buf_str(&poll->events));
-    buf_add_str(&answer, STR("]}"));
+    json_out_open(&answer, NULL, '{');
+    json_out_open(&answer, "events", '[');
+    json_out_raw(&answer, NULL, buf_str(&poll->events));
+    json_out_close(&answer, "]}");
     connect_reply(call->ex, buf_str(&answer));
     buf_done(&poll->events);
     buf_init(&poll->events, WATCH_QUEUE_MAX);
@@ -314,9 +317,10 @@ static void on_stream_event(void *arg, enum watch_op op, const char *name)
     auto_buf struct buf message = {0};
 
     buf_init(&message, WATCH_EVENT_MAX);
-    buf_add_str(&message, STR("{\"filesystem\":"));
+    json_out_open(&message, NULL, '{');
+    json_out_key(&message, "filesystem");
     watch_view_add(&stream->view, &message, op, name);
-    buf_add_char(&message, '}');
+    json_out_close(&message, "}");
     stream_send(stream, buf_str(&message));
 }
 

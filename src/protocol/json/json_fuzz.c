@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -24,6 +25,31 @@ static const struct json_field sample_fields[] = {
     JSON_END,
 };
 
+/* The writer makes the same tree out of its members. */
+static void check_writer(const struct sample *sample)
+{
+    auto_json json_t *tree = NULL;
+    auto_free char *raw =
+        sample->raw ? json_dumps(sample->raw, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    auto_buf struct buf out = {0};
+    struct error err = {0};
+
+    buf_init(&out, SIZE_MAX);
+    json_out_open(&out, NULL, '{');
+    json_out_str(&out, "name", sample->name);
+    json_out_int(&out, "number", sample->number);
+    json_out_bool(&out, "flag", sample->flag);
+    if (raw)
+        json_out_raw(&out, "raw", str_of(raw));
+    json_out_close(&out, "}");
+    if (json_parse(buf_str(&out), &tree, &err) != 0 ||
+        !str_eq(json_get_str(tree, "name"), sample->name) ||
+        json_integer_value(json_object_get(tree, "number")) != sample->number ||
+        json_is_true(json_object_get(tree, "flag")) != sample->flag ||
+        (raw && !json_equal(json_object_get(tree, "raw"), sample->raw)))
+        abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     auto_json json_t *tree = NULL, *again = NULL, *written = NULL;
@@ -37,5 +63,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     text = json_text(written);
     if (json_parse(str_of(text), &again, &err) != 0 || !json_equal(written, again))
         abort();
+    check_writer(&sample);
     return 0;
 }

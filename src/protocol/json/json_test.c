@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/test.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 
 struct limits {
@@ -192,6 +193,48 @@ TEST(json_adds_strings)
     CHECK(!json_add_str(&out, STR("0123456789012345678901234567890123456789"
                                   "0123456789012345678901234567890123456789"
                                   "01234567890123456789")));
+}
+
+TEST(json_out_writes_commas_where_they_belong)
+{
+    auto_buf struct buf out = {0};
+
+    buf_init(&out, 1000);
+    json_out_open(&out, NULL, '{');
+    json_out_str(&out, "s", STR("a\"[{:"));
+    json_out_int(&out, "low", INT64_MIN);
+    json_out_uint_str(&out, "high", UINT64_MAX);
+    json_out_open(&out, "list", '[');
+    json_out_bool(&out, NULL, true);
+    json_out_null(&out, NULL);
+    json_out_open(&out, NULL, '{');
+    json_out_close(&out, "}");
+    json_out_open(&out, NULL, '[');
+    json_out_close(&out, "]");
+    json_out_uint(&out, NULL, 0);
+    json_out_close(&out, "]");
+    json_out_name(&out, STR("x\ny"));
+    json_out_raw(&out, NULL, STR("[1,2]"));
+    json_out_members(&out, STR("{}"));
+    json_out_members(&out, STR("{\"m\":1}"));
+    json_out_base64(&out, "b", STR("hi"));
+    json_out_close(&out, "}");
+    CHECK_STR(buf_str(&out), "{\"s\":\"a\\\"[{:\",\"low\":-9223372036854775808,"
+                             "\"high\":\"18446744073709551615\",\"list\":[true,null,{},[],0],"
+                             "\"x\\ny\":[1,2],\"m\":1,\"b\":\"aGk=\"}");
+}
+
+TEST(json_out_begins_texts_in_lines_and_behind_blanks)
+{
+    auto_buf struct buf out = {0};
+
+    buf_init(&out, 24);
+    json_out_int(&out, NULL, 1);
+    (void)buf_add_str(&out, STR("\ndata: "));
+    json_out_str(&out, NULL, STR(""));
+    CHECK_STR(buf_str(&out), "1\ndata: \"\"");
+    json_out_str(&out, "longer", STR("than the rest"));
+    CHECK(out.overflowed);
 }
 
 /* 17 digits, as jansson writes them, would be 0.28000000000000003. */
