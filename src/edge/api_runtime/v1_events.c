@@ -1,7 +1,7 @@
 /* Events: as a stream, or as a list of what was. */
 #include "edge/api_runtime/v1_sse.h"
 #include "edge/api_runtime/v1_types.h"
-#include "protocol/json/json_shape.h"
+#include "protocol/json/json_out.h"
 #include "runtime/session/session.h"
 
 enum { LIST_TEXT_MAX = 64 * 1024 * 1024, RECENT = 10, BUFFERED = 100 };
@@ -60,16 +60,16 @@ static int answer_list(struct v1_call *call, const struct runtime_event_filter *
     if (read_since(call, &since, err) < 0 || read_events(call, filter, since, &events, err) < 0)
         return -1;
     buf_init(&text, LIST_TEXT_MAX);
-    (void)buf_add_str(&text, STR("{\"events\":["));
-    for (size_t i = 0; i < events.count; i++) {
-        if (i)
-            (void)buf_add_char(&text, ',');
-        (void)buf_add_str(&text, events.items[i].json);
-    }
-    (void)buf_printf(&text, "],\"next\":%lld}",
-                     (long long)(events.count ? events.items[events.count - 1].id
-                                 : since > 0  ? since
-                                              : 0));
+    json_out_open(&text, NULL, '{');
+    json_out_open(&text, "events", '[');
+    for (size_t i = 0; i < events.count; i++)
+        json_out_raw(&text, NULL, events.items[i].json);
+    json_out_close(&text, "]");
+    json_out_int(&text, "next",
+                 events.count ? events.items[events.count - 1].id
+                 : since > 0  ? since
+                              : 0);
+    json_out_close(&text, "}");
     if (text.overflowed)
         return error_set(err, ERROR_LIMIT, "these events are too long for one answer; use 'limit'");
     call->text = buf_take(&text);

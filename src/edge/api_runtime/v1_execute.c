@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/encode.h"
 #include "edge/api_runtime/v1_types.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/command/command.h"
 #include "runtime/job/job.h"
@@ -18,18 +19,10 @@ static struct runtime *runtime_of(const struct v1_call *call)
 /* Text, or base64 for those who want the bytes as they were. Frees the output. */
 static void add_output(struct buf *text, const char *name, struct buf *output, bool encoded)
 {
-    char *to;
-
-    (void)buf_printf(text, "\"%s\":", name);
-    if (!encoded) {
-        (void)json_add_str(text, buf_str(output));
-    } else if ((to = buf_reserve(text, BASE64_LEN(output->len) + 2))) {
-        *to = '"';
-        base64_encode(to + 1, output->p, output->len);
-        to[BASE64_LEN(output->len) + 1] = '"';
-        buf_grew(text, BASE64_LEN(output->len) + 2);
-    }
-    (void)buf_add_char(text, ',');
+    if (encoded)
+        json_out_base64(text, name, buf_str(output));
+    else
+        json_out_str(text, name, buf_str(output));
     buf_done(output);
 }
 
@@ -47,10 +40,11 @@ static int answer_result(struct v1_call *call, struct runtime_result *result, bo
     v1_types_kept(rest, result);
     rest_text = json_text(rest);
     buf_init_charged(&text, SIZE_MAX);
-    (void)buf_add_char(&text, '{');
+    json_out_open(&text, NULL, '{');
     add_output(&text, "stdout", &result->out, encoded);
     add_output(&text, "stderr", &result->err, encoded);
-    (void)buf_add_str(&text, str_of(rest_text + 1));
+    json_out_members(&text, str_of(rest_text));
+    json_out_close(&text, "}");
     if (text.refused) {
         (void)buf_refuse(&text, err);
         err->retry_after_s = ERROR_RETRY_NEVER;

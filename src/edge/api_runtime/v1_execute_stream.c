@@ -6,12 +6,11 @@
  *
  * A client that goes ends its command. When the server stops, the loop itself tells so as the last
  * record, because the worker may be waiting for the command. */
-#include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/encode.h"
 #include "edge/api_runtime/v1_sse.h"
 #include "edge/api_runtime/v1_types.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/command/command.h"
 #include "runtime/sandbox/sandbox.h"
@@ -42,6 +41,21 @@ struct streaming {
     size_t taken; /* bytes of the output */
 };
 
+/* Members may follow the type. */
+static void begin_record(bool sse, const char *type, struct buf *out)
+{
+    if (sse)
+        (void)buf_printf(out, "event: %s\ndata: ", type);
+    json_out_open(out, NULL, '{');
+    json_out_str(out, "type", str_of(type));
+}
+
+static void end_record(bool sse, struct buf *out)
+{
+    json_out_close(out, "}");
+    (void)buf_add_str(out, sse ? STR("\n\n") : STR("\n"));
+}
+
 static void add_record(bool sse, const char *type, struct str json, struct buf *out)
 {
     if (sse)
@@ -53,9 +67,9 @@ static void add_record(bool sse, const char *type, struct str json, struct buf *
 /* text: of v1_error_text(), an object. */
 static void add_error(bool sse, const char *text, struct buf *out)
 {
-    auto_free char *json = xasprintf("{\"type\":\"error\",%s", text + 1);
-
-    add_record(sse, "error", str_of(json), out);
+    begin_record(sse, "error", out);
+    json_out_members(out, str_of(text));
+    end_record(sse, out);
 }
 
 /* As one record, whatever the JSON is; waits. */
@@ -75,34 +89,16 @@ static int tell(struct streaming *streaming, const char *type, json_t *json_cons
 
 /* ---- output ---- */
 
-static void begin_output(struct streaming *streaming, bool is_err)
-{
-    const char *type = is_err ? "stderr" : "stdout";
-
-    if (streaming->sse)
-        (void)buf_printf(&streaming->record, "event: %s\ndata: ", type);
-    (void)buf_printf(&streaming->record, "{\"type\":\"%s\",\"data\":", type);
-}
-
-static void end_output(struct streaming *streaming)
-{
-    (void)buf_add_str(&streaming->record, streaming->sse ? STR("}\n\n") : STR("}\n"));
-}
-
-static void encode_bytes(struct streaming *streaming, bool is_err, struct str data)
+static void add_output(struct streaming *streaming, bool is_err, struct str data)
 {
     struct buf *out = &streaming->record;
-    char *to;
 
-    begin_output(streaming, is_err);
-    (void)buf_add_char(out, '"');
-    to = buf_reserve(out, BASE64_LEN(data.len));
-    if (to) {
-        base64_encode(to, data.p, data.len);
-        buf_grew(out, BASE64_LEN(data.len));
-    }
-    (void)buf_add_char(out, '"');
-    end_output(streaming);
+    begin_record(streaming->sse, is_err ? "stderr" : "stdout", out);
+    if (streaming->encoded)
+        json_out_base64(out, "data", data);
+    else
+        json_out_str(out, "data", data);
+    end_record(streaming->sse, out);
 }
 
 /* A character is told as a whole, also when its bytes come one by one. */
@@ -124,9 +120,7 @@ static void encode_text(struct streaming *streaming, bool is_err, struct str dat
     data.len -= kept;
     if (!data.len)
         return;
-    begin_output(streaming, is_err);
-    (void)json_add_str(&streaming->record, data);
-    end_output(streaming);
+    add_output(streaming, is_err, data);
 }
 
 /* The next piece of the output becomes the record; it may also become none. */
@@ -147,7 +141,7 @@ static void encode_next(struct streaming *streaming, bool is_err, struct str dat
     if (!piece.len)
         return;
     if (streaming->encoded)
-        encode_bytes(streaming, is_err, piece);
+        add_output(streaming, is_err, piece);
     else
         encode_text(streaming, is_err, piece, false);
 }

@@ -3,6 +3,7 @@
 #include "domain/account/team.h"
 #include "edge/api_runtime/v1_teams.h"
 #include "edge/api_runtime/v1_types.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/backend.h"
 
@@ -100,7 +101,8 @@ int v1_sandboxes_list(struct v1_call *call, struct error *err)
     if (ports)
         runtime_sandbox_ports(runtime_of(call), &teams.caller, items, count, &call->arena);
     buf_init(&out, SIZE_MAX);
-    (void)buf_add_str(&out, STR("{\"sandboxes\":["));
+    json_out_open(&out, NULL, '{');
+    json_out_open(&out, "sandboxes", '[');
     for (size_t i = 0; i < count; i++) {
         struct v1_besides besides = {.ports = ports};
 
@@ -109,10 +111,9 @@ int v1_sandboxes_list(struct v1_call *call, struct error *err)
             besides.team = v1_teams_name(&teams, items[i].team_id);
             besides.team_id = items[i].team_id;
         }
-        (void)buf_add_str(&out, i ? STR(",") : STR(""));
         v1_types_sandbox(&out, &items[i], &besides);
     }
-    (void)buf_add_str(&out, STR("]}"));
+    json_out_close(&out, "]}");
     call_answer_text(&call->call, 200, buf_take(&out));
     return 0;
 }

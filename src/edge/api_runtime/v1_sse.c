@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "protocol/http/http_server.h"
+#include "protocol/json/json_out.h"
 
 enum { BATCH = 64, TEXT_MAX = 16 * 1024 * 1024 };
 
@@ -322,10 +323,13 @@ static int replay(struct v1_call *call, struct sse *sse, struct error *err)
         i++;
     if (events.count - i > max) {
         i = events.count - max;
-        if (options->since >= 0)
-            (void)buf_printf(&sse->first,
-                             "event: events_skipped\ndata: {\"after\":%lld,\"before\":%lld}\n\n",
-                             (long long)options->since, (long long)events.items[i].id);
+        if (options->since >= 0) {
+            (void)buf_add_str(&sse->first, STR("event: events_skipped\ndata: "));
+            json_out_open(&sse->first, NULL, '{');
+            json_out_int(&sse->first, "after", options->since);
+            json_out_int(&sse->first, "before", events.items[i].id);
+            json_out_close(&sse->first, "}\n\n");
+        }
     }
     for (; i < events.count; i++) {
         format(sse, &events.items[i], &sse->first);

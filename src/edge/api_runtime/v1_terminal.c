@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "edge/api_runtime/v1_socket.h"
 #include "edge/api_runtime/v1_types.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/sandbox/sandbox.h"
 #include "runtime/session/session.h"
@@ -237,7 +238,7 @@ static void open_run(struct work *work)
 static void open_done(struct work *work)
 {
     struct terminal *terminal = container_of(work, struct terminal, work);
-    char text[96];
+    auto_buf struct buf text = {0};
 
     if (!terminal->socket) {
         leave(terminal); /* the browser was faster */
@@ -246,9 +247,12 @@ static void open_done(struct work *work)
         log_warn("v1", "no terminal in sandbox=%.*s: %s", STR_ARG(terminal->request.sandbox_id),
                  terminal->err.message);
     } else {
-        (void)snprintf(text, sizeof(text), "{\"type\":\"ready\",\"terminal_id\":\"%s\"}",
-                       terminal->id);
-        (void)v1_socket_send(terminal->socket, true, str_of(text));
+        buf_init(&text, 96);
+        json_out_open(&text, NULL, '{');
+        json_out_str(&text, "type", STR("ready"));
+        json_out_str(&text, "terminal_id", str_of(terminal->id));
+        json_out_close(&text, "}");
+        (void)v1_socket_send(terminal->socket, true, buf_str(&text));
         terminal->ready = true;
         v1_socket_pause(terminal->socket, false);
         flush(terminal);

@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 
 static json_t *text(struct str s)
@@ -38,37 +39,19 @@ static const char *const statuses[] = {
     [SANDBOX_ENDED] = "stopped",     [SANDBOX_LOST] = "error",
 };
 
-static void add_name(struct buf *out, const char *name)
-{
-    (void)buf_add_str(out, out->len && out->p[out->len - 1] != '{' ? STR(",\"") : STR("\""));
-    (void)buf_add_str(out, str_of(name));
-    (void)buf_add_str(out, STR("\":"));
-}
-
 static void add_text(struct buf *out, const char *name, struct str value)
 {
-    add_name(out, name);
-    (void)(value.len ? json_add_str(out, value) : buf_add_str(out, STR("null")));
-}
-
-static void add_number(struct buf *out, const char *name, int64_t value)
-{
-    add_name(out, name);
-    (void)buf_printf(out, "%" PRId64, value);
-}
-
-static void add_bool(struct buf *out, const char *name, bool value)
-{
-    add_name(out, name);
-    (void)buf_add_str(out, value ? STR("true") : STR("false"));
+    if (value.len)
+        json_out_str(out, name, value);
+    else
+        json_out_null(out, name);
 }
 
 static void add_object(struct buf *out, const char *name, const json_t *value)
 {
     auto_free char *text = value ? json_text(value) : NULL;
 
-    add_name(out, name);
-    (void)buf_add_str(out, text ? str_of(text) : STR("{}"));
+    json_out_raw(out, name, text ? str_of(text) : STR("{}"));
 }
 
 static void add_time(struct buf *out, const char *name, int64_t at_us)
@@ -97,22 +80,24 @@ static void add_previous(struct buf *out, const struct runtime_previous *previou
 
 static void add_ports(struct buf *out, const struct provider_ports *ports)
 {
-    add_name(out, "ports");
     if (!ports) {
-        (void)buf_add_str(out, STR("null"));
+        json_out_null(out, "ports");
         return;
     }
-    (void)buf_add_char(out, '[');
-    for (size_t i = 0; i < ports->count; i++)
-        (void)buf_printf(out, "%s{\"port\":%u,\"loopback\":%s}", i ? "," : "",
-                         (unsigned)ports->at[i].number, ports->at[i].loopback ? "true" : "false");
-    (void)buf_add_char(out, ']');
+    json_out_open(out, "ports", '[');
+    for (size_t i = 0; i < ports->count; i++) {
+        json_out_open(out, NULL, '{');
+        json_out_uint(out, "port", ports->at[i].number);
+        json_out_bool(out, "loopback", ports->at[i].loopback);
+        json_out_close(out, "}");
+    }
+    json_out_close(out, "]");
 }
 
 void v1_types_sandbox(struct buf *out, const struct runtime_sandbox *sandbox,
                       const struct v1_besides *besides)
 {
-    (void)buf_add_char(out, '{');
+    json_out_open(out, NULL, '{');
     add_text(out, "id", sandbox->id);
     add_text(out, "sandbox_id", sandbox->id);
     add_text(out, "key", sandbox->key);
@@ -131,11 +116,11 @@ void v1_types_sandbox(struct buf *out, const struct runtime_sandbox *sandbox,
     add_object(out, "metadata", sandbox->metadata);
     add_text(out, "workspace_root", sandbox->workspace_root);
     add_object(out, "limits", sandbox->limits);
-    add_bool(out, "persistent", sandbox->persistent);
-    add_bool(out, "adopted", sandbox->adopted);
-    add_number(out, "idle_timeout", sandbox->idle_s);
-    add_number(out, "max_lifetime", sandbox->max_lifetime_s);
-    add_number(out, "expire_after", sandbox->expire_s);
+    json_out_bool(out, "persistent", sandbox->persistent);
+    json_out_bool(out, "adopted", sandbox->adopted);
+    json_out_int(out, "idle_timeout", sandbox->idle_s);
+    json_out_int(out, "max_lifetime", sandbox->max_lifetime_s);
+    json_out_int(out, "expire_after", sandbox->expire_s);
     add_time(out, "created_at", sandbox->created_at_us);
     add_time(out, "last_used_at", sandbox->last_used_at_us);
     add_time(out, "destroyed_at", sandbox->destroyed_at_us);
@@ -154,7 +139,7 @@ void v1_types_sandbox(struct buf *out, const struct runtime_sandbox *sandbox,
         add_text(out, "team", besides->team);
         add_text(out, "team_id", besides->team_id);
     }
-    (void)buf_add_char(out, '}');
+    json_out_close(out, "}");
 }
 
 json_t *v1_types_job(const struct job *job)

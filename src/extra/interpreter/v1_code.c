@@ -1,10 +1,10 @@
 /* POST /sandboxes/{id}/code: a cell in a sandbox with the interpreter. The answer is all of it, or, for who asks for a stream, the interpreter's own
  * lines as they come and a last one, "exit". */
-#include "base/alloc.h"
 #include "base/cleanup.h"
 #include "edge/api_runtime/v1_types.h"
 #include "extra/interpreter/code.h"
 #include "extra/interpreter/interpreter_extra.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 
 /* In the call's arena: the loop may look at it until the call goes. */
@@ -54,15 +54,21 @@ static void on_drain(struct v1_stream *stream)
 /* err: {"type":"error","error":{…}}, as of commands; errors of the code itself have a name and a value. */
 static void tell_end(struct streaming *streaming, json_t *outcome, const struct error *err)
 {
-    auto_free char *text = NULL, *inner = NULL;
+    auto_free char *text = NULL;
+    auto_buf struct buf line = {0};
 
     if (err) {
-        inner = v1_fail_text(streaming->call, err);
-        text = xasprintf("{\"type\":\"error\",%s", inner + 1);
-    } else {
-        (void)json_object_set_new(outcome, "type", json_string("exit"));
-        text = json_text(outcome);
+        text = v1_fail_text(streaming->call, err);
+        buf_init(&line, SIZE_MAX);
+        json_out_open(&line, NULL, '{');
+        json_out_str(&line, "type", STR("error"));
+        json_out_members(&line, str_of(text));
+        json_out_close(&line, "}");
+        (void)tell(streaming, buf_str(&line));
+        return;
     }
+    (void)json_object_set_new(outcome, "type", json_string("exit"));
+    text = json_text(outcome);
     (void)tell(streaming, str_of(text));
 }
 

@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/core/event_internal.h"
 #include "runtime/core/runtime_parts.h"
@@ -85,8 +86,7 @@ static void add_member(struct buf *out, const char *name, struct str value)
 {
     if (!value.p || value.len == 0)
         return;
-    (void)buf_printf(out, ",\"%s\":", name);
-    (void)json_add_str(out, value);
+    json_out_str(out, name, value);
 }
 
 /* All but the id and the time, which come first and are known last. */
@@ -98,8 +98,7 @@ static char *render_rest(const struct runtime *runtime, const struct runtime_cal
     char *text;
 
     buf_init(&out, EVENT_BYTES_MAX);
-    (void)buf_add_str(&out, STR(",\"type\":"));
-    (void)json_add_str(&out, event->type);
+    json_out_str(&out, "type", event->type);
     add_member(&out, "sandbox", event->sandbox_id);
     add_member(&out, "session", event->session_id);
     add_member(&out, "process", event->process_id);
@@ -107,14 +106,14 @@ static char *render_rest(const struct runtime *runtime, const struct runtime_cal
     add_member(&out, "task", event->task_id);
     add_member(&out, "actor", event->actor.p ? event->actor : caller->actor);
     if (data && out.len + strlen(data) + 16 < EVENT_BYTES_MAX)
-        (void)buf_printf(&out, ",\"data\":%s", data);
+        json_out_raw(&out, "data", str_of(data));
     else if (data)
-        (void)buf_add_str(&out, STR(",\"data\":{\"truncated\":true}"));
-    (void)buf_add_char(&out, '}');
+        json_out_raw(&out, "data", STR("{\"truncated\":true}"));
+    json_out_close(&out, "}");
     if (out.overflowed) { /* ids of absurd length: nobody of ours makes them */
         buf_clear(&out);
-        out.overflowed = false;
-        (void)buf_add_str(&out, STR(",\"type\":\"event.too_long\"}"));
+        json_out_str(&out, "type", STR("event.too_long"));
+        json_out_close(&out, "}");
     }
     text = buf_take(&out);
     runtime_mask_json(runtime, caller->team_id, text);
@@ -164,7 +163,7 @@ static void put_head(struct runtime_event_made *event, int64_t id, int64_t now_u
     int len;
 
     clock_format(now_us, when);
-    len = snprintf(head, sizeof(head), "{\"id\":%" PRId64 ",\"ts\":\"%s\"", id, when);
+    len = snprintf(head, sizeof(head), "{\"id\":%" PRId64 ",\"ts\":\"%s\",", id, when);
     event->id = id;
     event->json.p -= len;
     event->json.len += (size_t)len;
