@@ -28,6 +28,7 @@
 #include "base/map.h"
 #include "base/thread.h"
 #include "domain/network/network_refusal.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 
 enum {
@@ -171,18 +172,28 @@ static void forget_text(char **text)
     *text = NULL;
 }
 
-/* Ids and addresses are letters and digits; a policy is JSON that was written here. */
-static bool send_policy(struct egress_link *link, int fd, const struct entry *entry,
-                        struct sent_result *result)
+/* Sends the sandbox's policy, or that it has none. The line is reserved at once: growing would leave copies of secrets. */
+static bool send_entry(struct egress_link *link, int fd, const struct entry *entry,
+                       struct sent_result *result)
 {
     char address[INET_ADDRSTRLEN];
-    char *line = xasprintf(
-        "{\"set\":{\"address\":\"%s\",\"id\":\"%s\",\"team\":\"%s\",\"group\":%u,"
-        "\"policy\":%s}}\n",
-        address_text(entry, address), entry->id, entry->team_id, entry->group, entry->policy);
-    bool sent = send_line(link, fd, line, result);
+    struct buf line;
+    bool sent;
 
-    forget_text(&line);
+    buf_init(&line, SIZE_MAX);
+    (void)buf_reserve(&line, (entry->policy ? strlen(entry->policy) : 0) + 512);
+    json_out_open(&line, NULL, '{');
+    json_out_open(&line, entry->policy ? "set" : "drop", '{');
+    json_out_str(&line, "address", str_of(address_text(entry, address)));
+    json_out_str(&line, "id", str_of(entry->id));
+    if (entry->policy) {
+        json_out_str(&line, "team", str_of(entry->team_id));
+        json_out_uint(&line, "group", entry->group);
+        json_out_raw(&line, "policy", str_of(entry->policy));
+    }
+    json_out_close(&line, "}}\n");
+    sent = send_line(link, fd, line.p, result);
+    forget_text(&line.p);
     return sent;
 }
 
@@ -196,16 +207,12 @@ static void forget_ahead(struct egress_link *link, struct entry *entry)
 
 static void forget_policy(struct egress_link *link, struct entry *entry)
 {
-    char address[INET_ADDRSTRLEN], line[160];
-
     forget_ahead(link, entry);
     if (!entry->policy)
         return;
     forget_text(&entry->policy);
-    (void)snprintf(line, sizeof(line), "{\"drop\":{\"address\":\"%s\",\"id\":\"%.64s\"}}\n",
-                   address_text(entry, address), entry->id);
     if (link->fd >= 0)
-        (void)send_line(link, link->fd, line, NULL);
+        (void)send_entry(link, link->fd, entry, NULL);
 }
 
 static void entry_free(struct entry *entry)
@@ -296,7 +303,7 @@ static int wait_until_taken(struct egress_link *link, struct str id, struct sent
 
         if (!entry || !entry->policy)
             return error_set(err, ERROR_CONFLICT, "the sandbox ended meanwhile");
-        if (ahead || (link->fd >= 0 && send_policy(link, link->fd, entry, result)))
+        if (ahead || (link->fd >= 0 && send_entry(link, link->fd, entry, result)))
             while (result->state == WAITING && in_time)
                 in_time = cond_wait_until(&link->changed, &link->lock, until_us);
         else
@@ -362,7 +369,7 @@ void egress_link_ahead(struct egress_link *link, struct str sandbox_id, struct s
         keep_policy(link, entry, policy);
         entry->group = group;
         entry->ahead = xcalloc(1, sizeof(*entry->ahead));
-        if (!send_policy(link, link->fd, entry, entry->ahead))
+        if (!send_entry(link, link->fd, entry, entry->ahead))
             forget_ahead(link, entry);
     }
     (void)pthread_mutex_unlock(&link->lock);
@@ -553,11 +560,10 @@ static bool tell_all(struct egress_link *link, int fd)
     link->signs.state = WAITING;
     if (link->authority)
         ok = send_line(link, fd, link->authority, &link->signs);
-
     map_for_each (&link->entries, at) {
         const struct entry *entry = at->value;
 
-        ok = ok && (!entry->policy || send_policy(link, fd, entry, NULL));
+        ok = ok && (!entry->policy || send_entry(link, fd, entry, NULL));
     }
     return ok && send_line(link, fd, "{\"synced\":true}\n", NULL);
 }
@@ -615,11 +621,11 @@ void egress_link_authority(struct egress_link *link, struct str certificate, str
     auto_buf struct buf line = {0};
 
     buf_init(&line, RECORD_MAX);
-    (void)buf_add_str(&line, STR("{\"authority\":{\"certificate\":"));
-    (void)json_add_str(&line, certificate);
-    (void)buf_add_str(&line, STR(",\"key\":"));
-    (void)json_add_str(&line, key);
-    (void)buf_add_str(&line, STR("}}\n"));
+    json_out_open(&line, NULL, '{');
+    json_out_open(&line, "authority", '{');
+    json_out_str(&line, "certificate", certificate);
+    json_out_str(&line, "key", key);
+    json_out_close(&line, "}}\n");
     forget_text(&link->authority);
     link->authority = buf_take(&line);
 }

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "domain/network/network_rule.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 
 #define IDENTITY_OPEN "${e2b.identity."
@@ -158,10 +159,12 @@ static int fill_value(struct str value, struct str host, const struct network_fi
 static int fill_headers(json_t *headers, struct str host, const struct network_filler *filler,
                         struct buf *out, struct error *err)
 {
-    const char *name, *comma = "";
+    const char *name;
     json_t *value;
 
-    (void)buf_add_str(out, STR("{\"transform\":{\"headers\":{"));
+    json_out_open(out, NULL, '{');
+    json_out_open(out, "transform", '{');
+    json_out_open(out, "headers", '{');
     json_object_foreach (headers, name, value) {
         auto_wiped struct buf filled = {0};
         int r;
@@ -171,44 +174,37 @@ static int fill_headers(json_t *headers, struct str host, const struct network_f
                        &filled, err);
         if (r < 0)
             return -1;
-        (void)buf_add_str(out, str_of(comma));
-        (void)json_add_str(out, str_of(name));
-        (void)buf_add_char(out, ':');
+        json_out_name(out, str_of(name));
         if (r > 0)
-            (void)buf_add_str(out, STR("null"));
+            json_out_null(out, NULL);
         else
-            (void)json_add_str(out, buf_str(&filled));
-        comma = ",";
+            json_out_str(out, NULL, buf_str(&filled));
     }
-    (void)buf_add_str(out, STR("}}}"));
+    json_out_close(out, "}}}");
     return 0;
 }
 
 static int fill_rules(json_t *rules, const struct network_filler *filler, struct buf *out,
                       struct error *err)
 {
-    const char *host, *comma = "";
+    const char *host;
     json_t *list, *rule;
     size_t i;
 
-    (void)buf_add_char(out, '{');
+    json_out_open(out, NULL, '{');
     json_object_foreach (rules, host, list) {
-        (void)buf_add_str(out, str_of(comma));
-        (void)json_add_str(out, str_of(host));
-        (void)buf_add_str(out, STR(":["));
+        json_out_name(out, str_of(host));
+        json_out_open(out, NULL, '[');
         json_array_foreach (list, i, rule) {
             json_t *transform = json_object_get(rule, "transform");
 
-            if (i)
-                (void)buf_add_char(out, ',');
             if (fill_headers(json_object_get(transform, "headers"), str_of(host), filler, out,
                              err) < 0)
                 return -1;
         }
-        (void)buf_add_char(out, ']');
-        comma = ",";
+        json_out_close(out, "]");
     }
-    (void)buf_add_char(out, '}');
+    json_out_close(out, "}");
     return 0;
 }
 
@@ -221,17 +217,13 @@ static int fill_proxy(const json_t *proxy, const struct network_filler *filler, 
     buf_init(&password, NETWORK_PROXY_WORD_MAX);
     if (sealed.p && filler->unseal(filler->arg, sealed, &password, err) < 0)
         return error_prefix(err, "the password of the egress proxy");
-    (void)buf_add_str(out, STR("{\"address\":"));
-    (void)json_add_str(out, json_get_str(proxy, "address"));
-    if (username.p) {
-        (void)buf_add_str(out, STR(",\"username\":"));
-        (void)json_add_str(out, username);
-    }
-    if (sealed.p) {
-        (void)buf_add_str(out, STR(",\"password\":"));
-        (void)json_add_str(out, buf_str(&password));
-    }
-    (void)buf_add_char(out, '}');
+    json_out_open(out, NULL, '{');
+    json_out_str(out, "address", json_get_str(proxy, "address"));
+    if (username.p)
+        json_out_str(out, "username", username);
+    if (sealed.p)
+        json_out_str(out, "password", buf_str(&password));
+    json_out_close(out, "}");
     return 0;
 }
 
@@ -245,7 +237,7 @@ static int fill_member(const char *name, json_t *value, const struct network_fil
     if (strcmp(name, "egressProxy") == 0)
         return fill_proxy(value, filler, out, err);
     text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-    (void)buf_add_str(out, str_of(text));
+    json_out_raw(out, NULL, str_of(text));
     return 0;
 }
 
@@ -253,22 +245,19 @@ int network_fill(struct str policy, const struct network_filler *filler, struct 
                  struct error *err)
 {
     auto_json json_t *tree = json_loadb(policy.p, policy.len, 0, NULL);
-    const char *name, *comma = "";
+    const char *name;
     json_t *value;
 
     if (!tree)
         return error_set(err, ERROR_INTERNAL, "bad network of a sandbox in the store");
     buf_init(out, NETWORK_FILLED_MAX);
-    (void)buf_add_char(out, '{');
+    json_out_open(out, NULL, '{');
     json_object_foreach (tree, name, value) {
-        (void)buf_add_str(out, str_of(comma));
-        (void)json_add_str(out, str_of(name));
-        (void)buf_add_char(out, ':');
+        json_out_name(out, str_of(name));
         if (fill_member(name, value, filler, out, err) < 0)
             return -1;
-        comma = ",";
     }
-    (void)buf_add_char(out, '}');
+    json_out_close(out, "}");
     if (out->overflowed)
         return error_set(err, ERROR_INVALID,
                          "a sandbox's network has at most %d bytes with its secrets filled in",

@@ -11,7 +11,7 @@
 #include "domain/network/egress_authority.h"
 #include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_internal.h"
-#include "protocol/json/json_shape.h"
+#include "protocol/json/json_out.h"
 
 enum {
     ENVD_TIMEOUT_MS = 20 * 1000,
@@ -148,21 +148,12 @@ bool envd_ask(struct engine *engine, const char *id, const char *target)
     return fd >= 0 && control_call(fd, "GET", target, STR_NONE, &ignored) == 0;
 }
 
-/* ,"name":"value" */
-static void add_member(struct buf *out, const char *name, struct str value)
-{
-    auto_json json_t *text = json_str(value);
-    auto_free char *quoted = json_dumps(text, JSON_ENCODE_ANY);
-
-    (void)buf_printf(out, ",\"%s\":%s", name, quoted ? quoted : "\"\"");
-}
-
 static void add_authority(struct buf *out, const struct egress_authority *authority)
 {
     if (!authority)
         return;
-    add_member(out, "caBundle", buf_str(&authority->certificate));
-    add_member(out, "caHash", str_of(authority->hash));
+    json_out_str(out, "caBundle", buf_str(&authority->certificate));
+    json_out_str(out, "caHash", str_of(authority->hash));
 }
 
 int envd_trust(struct engine *engine, const char *id, const struct egress_authority *authority,
@@ -172,9 +163,10 @@ int envd_trust(struct engine *engine, const char *id, const struct egress_author
     int fd;
 
     buf_init(&body, INIT_BODY_MAX);
-    (void)buf_add_str(&body, STR("{\"timestamp\":null"));
+    json_out_open(&body, NULL, '{');
+    json_out_null(&body, "timestamp");
     add_authority(&body, authority);
-    (void)buf_add_char(&body, '}');
+    json_out_close(&body, "}");
     fd = envd_connect(engine, id, CONNECT_TIMEOUT_MS, err);
     if (fd < 0)
         return -1;
@@ -188,18 +180,20 @@ int envd_init_body(const struct envd_facts *facts, struct buf *out, struct error
 
     clock_format(clock_wall_us(), now);
     buf_init(out, INIT_BODY_MAX);
-    (void)buf_printf(out,
-                     "{\"envVars\":%s,\"timestamp\":\"%s\",\"lifeSeconds\":%lld,\"diskMB\":%lld",
-                     facts->env, now, (long long)facts->life_s, (long long)facts->disk_mb);
+    json_out_open(out, NULL, '{');
+    json_out_raw(out, "envVars", str_of(facts->env));
+    json_out_str(out, "timestamp", str_of(now));
+    json_out_int(out, "lifeSeconds", facts->life_s);
+    json_out_int(out, "diskMB", facts->disk_mb);
     if (facts->access_token[0])
-        (void)buf_printf(out, ",\"accessToken\":\"%s\"", facts->access_token);
-    (void)buf_printf(out, ",\"templateID\":\"%.*s\"", STR_ARG(facts->template_id));
-    add_member(out, "defaultUser", setup->user.len ? setup->user : STR("user"));
+        json_out_str(out, "accessToken", str_of(facts->access_token));
+    json_out_str(out, "templateID", facts->template_id);
+    json_out_str(out, "defaultUser", setup->user.len ? setup->user : STR("user"));
     /* Without one, that of a program is its user's home. */
     if (setup->workdir.len)
-        add_member(out, "defaultWorkdir", setup->workdir);
+        json_out_str(out, "defaultWorkdir", setup->workdir);
     add_authority(out, facts->authority);
-    (void)buf_add_char(out, '}');
+    json_out_close(out, "}");
     if (out->overflowed)
         return error_set(err, ERROR_INVALID, "envVars is too large");
     return 0;
@@ -209,7 +203,10 @@ void envd_init_begin(struct envd_init *init, const char *id, int kept_fd, struct
 {
     /* The body is made before a box is chosen; its id is put in front of the other members. */
     buf_init(&init->body, body.len + 64);
-    (void)buf_printf(&init->body, "{\"sandboxID\":\"%s\",%.*s", id, STR_ARG(str_skip(body, 1)));
+    json_out_open(&init->body, NULL, '{');
+    json_out_str(&init->body, "sandboxID", str_of(id));
+    json_out_members(&init->body, body);
+    json_out_close(&init->body, "}");
     if (kept_fd < 0)
         return;
     init->call = call_on(kept_fd);
@@ -258,14 +255,19 @@ int envd_lease(struct engine *engine, const char *id, int64_t seconds, int64_t r
                struct error *err)
 {
     auto_close int fd = engine->ops->connect_envd(engine, id);
-    char body[96], text[256];
-    int len = snprintf(body, sizeof(body), "{\"seconds\":%lld,\"revision\":%lld}",
-                       (long long)seconds, (long long)revision);
+    auto_buf struct buf body = {0};
+    char text[256];
+    int len;
 
+    buf_init(&body, 96);
+    json_out_open(&body, NULL, '{');
+    json_out_int(&body, "seconds", seconds);
+    json_out_int(&body, "revision", revision);
+    json_out_close(&body, "}");
     len = snprintf(text, sizeof(text),
                    "POST /init/lease HTTP/1.1\r\nHost: envd\r\nContent-Type: application/json\r\n"
-                   "Connection: close\r\nContent-Length: %d\r\n\r\n%s",
-                   len, body);
+                   "Connection: close\r\nContent-Length: %zu\r\n\r\n%s",
+                   body.len, body.p);
     if (fd < 0 || send(fd, text, (size_t)len, MSG_NOSIGNAL) != len)
         return error_set_errno(err, fd < 0 ? -fd : errno, "tell envd its time");
     return 0;

@@ -21,6 +21,7 @@
 #include "domain/sandbox/sandbox_table.h"
 #include "domain/sandbox/sandbox_view.h"
 #include "domain/volume/volume_internal.h"
+#include "protocol/json/json_out.h"
 
 enum {
     CONTENT_MAX = 64,  /* boxes at once */
@@ -163,8 +164,10 @@ static int start_box(struct volumes *all, const struct store_volume *volume, con
         all->engine->ops->start(all->engine, &spec, &info, err) < 0)
         return -1;
     buf_init(&body, 512);
-    (void)buf_printf(&body, "{\"accessToken\":\"%.*s\",\"volumeID\":\"%.*s\"}",
-                     STR_ARG(volume->token), STR_ARG(volume->id));
+    json_out_open(&body, NULL, '{');
+    json_out_str(&body, "accessToken", volume->token);
+    json_out_str(&body, "volumeID", volume->id);
+    json_out_close(&body, "}");
     if (envd_init(all->engine, box_id, -1, buf_str(&body), err) < 0) {
         end_box(all, box_id);
         return -1;
