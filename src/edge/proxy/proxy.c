@@ -10,6 +10,7 @@
 #include "edge/proxy/proxy_wake.h"
 #include "protocol/http/http_answer.h"
 #include "protocol/http/http_errors.h"
+#include "protocol/json/json_out.h"
 
 struct proxy {
     struct loop *loop;
@@ -220,11 +221,13 @@ static void refuse_volume(struct http_exchange *ex, const struct error *err)
     auto_buf struct buf body = {0};
 
     buf_init(&body, 1024);
-    (void)buf_printf(&body, "{\"code\":\"%s\",\"message\":\"%s\"}",
-                     http_error_connect_code(err->code),
-                     err->code == ERROR_UNAUTHORIZED ? "the volume's token is missing or wrong"
-                     : err->code == ERROR_QUOTA ? "too many volumes are in use; try again later"
-                                                : "the volume cannot be reached now");
+    json_out_open(&body, NULL, '{');
+    json_out_str(&body, "code", str_of(http_error_connect_code(err->code)));
+    json_out_str(&body, "message",
+                 err->code == ERROR_UNAUTHORIZED ? STR("the volume's token is missing or wrong")
+                 : err->code == ERROR_QUOTA ? STR("too many volumes are in use; try again later")
+                                            : STR("the volume cannot be reached now"));
+    json_out_close(&body, "}");
     http_reply(ex, http_error_status(err->code), &json_type, 1, buf_str(&body));
 }
 

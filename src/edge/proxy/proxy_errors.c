@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "edge/proxy/proxy_guard.h"
+#include "protocol/json/json_out.h"
 
 static const struct {
     int status;
@@ -80,13 +81,15 @@ static void make_page(struct buf *body, enum proxy_error error, const struct pro
 static void make_json(struct buf *body, enum proxy_error error, const struct proxy_target *target,
                       const char *reason)
 {
-    (void)buf_printf(body, "{\"sandboxId\":\"%s\",\"message\":\"%s\"", target->id,
-                     errors[error].message);
+    json_out_open(body, NULL, '{');
+    json_out_str(body, "sandboxId", str_of(target->id));
+    json_out_str(body, "message", str_of(errors[error].message));
     if (errors[error].with_port)
-        (void)buf_printf(body, ",\"port\":%u", target->port);
+        json_out_uint(body, "port", target->port);
     if (reason)
-        (void)buf_printf(body, ",\"reason\":\"%s\"", reason);
-    (void)buf_printf(body, ",\"code\":%d}", errors[error].status);
+        json_out_str(body, "reason", str_of(reason));
+    json_out_int(body, "code", errors[error].status);
+    json_out_close(body, "}");
 }
 
 static void reply(struct http_exchange *ex, enum proxy_error error,
@@ -120,8 +123,12 @@ void proxy_errors_ended(struct http_exchange *ex, const struct proxy_target *tar
 void proxy_errors_bad_request(struct http_exchange *ex, const char *message)
 {
     struct pair type = {STR("Content-Type"), STR("application/json; charset=utf-8")};
-    char body[128];
+    auto_buf struct buf body = {0};
 
-    (void)snprintf(body, sizeof(body), "{\"code\":400,\"message\":\"%s\"}", message);
-    http_reply(ex, 400, &type, 1, str_of(body));
+    buf_init(&body, 256);
+    json_out_open(&body, NULL, '{');
+    json_out_int(&body, "code", 400);
+    json_out_str(&body, "message", str_of(message));
+    json_out_close(&body, "}");
+    http_reply(ex, 400, &type, 1, buf_str(&body));
 }
