@@ -17,6 +17,7 @@
 #include "base/encode.h"
 #include "extra/acme/acme_jws.h"
 #include "protocol/fetch/fetch.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 #include "protocol/tls/tls_make.h"
 
@@ -329,15 +330,16 @@ static int finalize(struct session *session, const char *url, struct buf *out_ke
                     struct error *err)
 {
     const struct acme_config *config = session->config;
-    auto_buf struct buf der = {0};
+    auto_buf struct buf der = {0}, body = {0};
     json_t *order;
 
     if (tls_make_request(config->names, config->name_count, out_key, &der, err) < 0)
         return -1;
-    return ask(session, url,
-               str_of(arena_printf(&session->arena, "{\"csr\":\"%s\"}",
-                                   acme_base64(&session->arena, buf_str(&der)).p)),
-               &order, err);
+    buf_init(&body, SIZE_MAX);
+    json_out_open(&body, NULL, '{');
+    json_out_str(&body, "csr", acme_base64(&session->arena, buf_str(&der)));
+    json_out_close(&body, "}");
+    return ask(session, url, buf_str(&body), &order, err);
 }
 
 static int take_certificate(struct session *session, const char *url, struct buf *out,

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/encode.h"
+#include "protocol/json/json_out.h"
 
 enum { FIELD = 32 }; /* bytes of a coordinate, and of each half of a signature */
 
@@ -78,16 +79,24 @@ struct str acme_digest(struct arena *arena, struct str bytes)
 }
 
 /* Members in the order that a thumbprint wants. */
-static struct str jwk(const struct acme_key *key, struct arena *arena)
+static void add_jwk(struct buf *out, const char *name, const struct acme_key *key,
+                    struct arena *arena)
 {
-    return str_of(arena_printf(
-        arena, "{\"crv\":\"P-256\",\"kty\":\"EC\",\"x\":\"%s\",\"y\":\"%s\"}",
-        acme_base64(arena, str_n(key->x, FIELD)).p, acme_base64(arena, str_n(key->y, FIELD)).p));
+    json_out_open(out, name, '{');
+    json_out_str(out, "crv", STR("P-256"));
+    json_out_str(out, "kty", STR("EC"));
+    json_out_str(out, "x", acme_base64(arena, str_n(key->x, FIELD)));
+    json_out_str(out, "y", acme_base64(arena, str_n(key->y, FIELD)));
+    json_out_close(out, "}");
 }
 
 struct str acme_key_thumbprint(const struct acme_key *key, struct arena *arena)
 {
-    return acme_digest(arena, jwk(key, arena));
+    auto_buf struct buf jwk = {0};
+
+    buf_init(&jwk, SIZE_MAX);
+    add_jwk(&jwk, NULL, key, arena);
+    return acme_digest(arena, buf_str(&jwk));
 }
 
 /* OpenSSL writes both numbers as DER; the two stand side by side here. */
@@ -118,17 +127,29 @@ int acme_jws(const struct acme_key *key, struct arena *arena, const char *accoun
              const char *nonce, const char *url, struct str payload, struct str *out,
              struct error *err)
 {
-    const char *who = account ? arena_printf(arena, "\"kid\":\"%s\"", account)
-                              : arena_printf(arena, "\"jwk\":%s", jwk(key, arena).p);
-    struct str head = str_of(arena_printf(
-        arena, "{\"alg\":\"ES256\",%s,\"nonce\":\"%s\",\"url\":\"%s\"}", who, nonce, url));
-    struct str first = acme_base64(arena, head), second = acme_base64(arena, payload);
+    auto_buf struct buf head = {0}, text = {0};
+    struct str first, second = acme_base64(arena, payload);
     unsigned char signature[2 * FIELD];
 
+    buf_init(&head, SIZE_MAX);
+    json_out_open(&head, NULL, '{');
+    json_out_str(&head, "alg", STR("ES256"));
+    if (account)
+        json_out_str(&head, "kid", str_of(account));
+    else
+        add_jwk(&head, "jwk", key, arena);
+    json_out_str(&head, "nonce", str_of(nonce));
+    json_out_str(&head, "url", str_of(url));
+    json_out_close(&head, "}");
+    first = acme_base64(arena, buf_str(&head));
     if (!sign(key, str_of(arena_printf(arena, "%s.%s", first.p, second.p)), signature))
         return error_set(err, ERROR_INTERNAL, "a request cannot be signed");
-    *out = str_of(
-        arena_printf(arena, "{\"protected\":\"%s\",\"payload\":\"%s\",\"signature\":\"%s\"}",
-                     first.p, second.p, acme_base64(arena, str_n(signature, sizeof(signature))).p));
+    buf_init(&text, SIZE_MAX);
+    json_out_open(&text, NULL, '{');
+    json_out_str(&text, "protected", first);
+    json_out_str(&text, "payload", second);
+    json_out_str(&text, "signature", acme_base64(arena, str_n(signature, sizeof(signature))));
+    json_out_close(&text, "}");
+    *out = arena_str(arena, buf_str(&text));
     return 0;
 }

@@ -4,6 +4,7 @@
 
 #include "base/extra_absent.h"
 #include "protocol/http/http_server.h"
+#include "protocol/json/json_out.h"
 
 enum { EXTRAS_MAX = 32 };
 
@@ -73,15 +74,20 @@ bool extras_refuse_absent(struct http_exchange *ex)
     const char *extra = extra_absent_path(http_request(ex)->path);
     struct pair type = {STR("Content-Type"), STR("application/json")};
     struct error err;
-    char *text;
+    auto_buf struct buf text = {0};
 
     if (!extra)
         return false;
     (void)extra_absent_error(extra, &err);
-    text = arena_printf(http_arena(ex),
-                        "{\"code\":501,\"message\":\"%s\",\"error\":{\"code\":\"not_built_in\","
-                        "\"message\":\"%s\",\"retryable\":false}}",
-                        err.message, err.message);
-    http_reply(ex, 501, &type, 1, str_of(text));
+    buf_init(&text, SIZE_MAX);
+    json_out_open(&text, NULL, '{');
+    json_out_int(&text, "code", 501);
+    json_out_str(&text, "message", str_of(err.message));
+    json_out_open(&text, "error", '{');
+    json_out_str(&text, "code", STR("not_built_in"));
+    json_out_str(&text, "message", str_of(err.message));
+    json_out_bool(&text, "retryable", false);
+    json_out_close(&text, "}}");
+    http_reply(ex, 501, &type, 1, buf_str(&text));
     return true;
 }

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "extra/interpreter/program/interpreter.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 
 enum {
@@ -99,19 +100,30 @@ size_t cell_text_due(struct str text, int64_t silent_ms, int64_t waited_ms)
     return len;
 }
 
+static void line_begin(struct cell *cell, const char *type)
+{
+    json_out_open(&cell->lines, NULL, '{');
+    json_out_str(&cell->lines, "type", str_of(type));
+}
+
+static void line_end(struct cell *cell)
+{
+    json_out_close(&cell->lines, "}\n");
+}
+
 static void tell_text(struct cell *cell, enum kernel_pipe pipe, size_t len)
 {
     struct buf *text = &cell->text[pipe];
-    char time[CLOCK_TEXT_SIZE];
+    char time[CLOCK_TEXT_SIZE + sizeof("+00:00")];
 
     if (!len)
         return;
     clock_format(clock_wall_us(), time);
-    (void)buf_printf(&cell->lines,
-                     "{\"type\":\"%s\",\"text\":", pipe == KERNEL_STDOUT ? "stdout" : "stderr");
-    (void)json_add_str(&cell->lines, str_n(text->p, len));
-    /* Clients want the offset as digits. */
-    (void)buf_printf(&cell->lines, ",\"timestamp\":\"%.*s+00:00\"}\n", (int)strlen(time) - 1, time);
+    memcpy(time + strlen(time) - 1, "+00:00", sizeof("+00:00")); /* clients want digits, not Z */
+    line_begin(cell, pipe == KERNEL_STDOUT ? "stdout" : "stderr");
+    json_out_str(&cell->lines, "text", str_n(text->p, len));
+    json_out_str(&cell->lines, "timestamp", str_of(time));
+    line_end(cell);
     buf_drop(text, len);
     cell->unended_ms[pipe] = cell->output_ms[pipe];
 }
@@ -155,7 +167,8 @@ static void on_keepalive(uv_timer_t *timer)
 
     if (clock_mono_ms() - cell->last_ms < KEEPALIVE_MS)
         return;
-    (void)buf_add_str(&cell->lines, STR("{\"type\":\"keepalive\"}\n"));
+    line_begin(cell, "keepalive");
+    line_end(cell);
     send_lines(cell);
 }
 
@@ -190,8 +203,9 @@ void cell_begin(struct cell *cell, struct context *context)
 
 void cell_number(struct cell *cell, int64_t count)
 {
-    (void)buf_printf(&cell->lines, "{\"type\":\"number_of_executions\",\"execution_count\":%lld}\n",
-                     (long long)count);
+    line_begin(cell, "number_of_executions");
+    json_out_int(&cell->lines, "execution_count", count);
+    line_end(cell);
     flush_soon(cell);
 }
 
@@ -235,11 +249,11 @@ void cell_line_end(struct cell *cell)
 void cell_error(struct cell *cell, const char *name, const char *value)
 {
     cell_line_begin(cell);
-    (void)buf_printf(&cell->lines, "{\"type\":\"error\",\"name\":\"%s\",\"value\":", name);
-    (void)json_add_str(&cell->lines, str_of(value));
-    (void)buf_add_str(&cell->lines, STR(",\"traceback\":"));
-    (void)json_add_str(&cell->lines, str_of(value));
-    (void)buf_add_str(&cell->lines, STR("}\n"));
+    line_begin(cell, "error");
+    json_out_str(&cell->lines, "name", str_of(name));
+    json_out_str(&cell->lines, "value", str_of(value));
+    json_out_str(&cell->lines, "traceback", str_of(value));
+    line_end(cell);
 }
 
 void cell_end(struct cell *cell)
@@ -248,7 +262,8 @@ void cell_end(struct cell *cell)
 
     tell_text(cell, KERNEL_STDOUT, cell->text[KERNEL_STDOUT].len);
     tell_text(cell, KERNEL_STDERR, cell->text[KERNEL_STDERR].len);
-    (void)buf_add_str(&cell->lines, STR("{\"type\":\"end_of_execution\"}\n"));
+    line_begin(cell, "end_of_execution");
+    line_end(cell);
     send_lines(cell);
     timer_stop(&cell->flush);
     timer_stop(&cell->keepalive);

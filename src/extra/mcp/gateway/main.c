@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "extra/mcp/gateway/gateway.h"
+#include "protocol/json/json_out.h"
 
 enum { CONNECTIONS_MAX = 256, BACKLOG = 64, TIMEOUT_MS = 60 * 1000, IDLE_MS = 600 * 1000 };
 
@@ -177,12 +178,19 @@ static int run(const char *config, uint16_t port)
 static int pull(char *const *names, int count)
 {
     for (int i = 0; i < count; i++) {
-        auto_free char *text = xasprintf("{\"%s\":{\"runCmd\":\"true\"}}", names[i]);
+        auto_buf struct buf text = {0};
         struct server_config config[GATEWAY_SERVERS_MAX] = {0};
         struct error err = {0};
         size_t n = 0;
-        int r = config_read(str_of(text), config, &n, &err);
+        int r;
 
+        buf_init(&text, SIZE_MAX);
+        json_out_open(&text, NULL, '{');
+        json_out_name(&text, str_of(names[i]));
+        json_out_open(&text, NULL, '{');
+        json_out_str(&text, "runCmd", STR("true"));
+        json_out_close(&text, "}}");
+        r = config_read(buf_str(&text), config, &n, &err);
         if (n)
             config_done(&config[0]);
         if (r < 0)
