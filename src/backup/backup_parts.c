@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 
 static const char *const kinds[BACKUP_KIND_COUNT] = {
@@ -64,15 +65,21 @@ void backup_list_write(const struct backup_parts *parts, int64_t schema, struct 
     char now[CLOCK_TEXT_SIZE];
 
     clock_format(clock_wall_us(), now);
-    (void)buf_printf(out,
-                     "{\"format\":%d,\"program\":\"%s\",\"schema\":%" PRId64
-                     ",\"madeAt\":\"%s\",\"parts\":[",
-                     BACKUP_FORMAT, QUICKSAND_VERSION, schema, now);
-    for (size_t i = 0; i < parts->count; i++)
-        (void)buf_printf(out, "%s\n{\"kind\":\"%s\",\"name\":\"%s\",\"bytes\":%" PRIu64 "}",
-                         i ? "," : "", kinds[parts->list[i].kind], parts->list[i].name,
-                         parts->list[i].bytes);
-    (void)buf_printf(out, "]}\n");
+    json_out_open(out, NULL, '{');
+    json_out_int(out, "format", BACKUP_FORMAT);
+    json_out_str(out, "program", STR(QUICKSAND_VERSION));
+    json_out_int(out, "schema", schema);
+    json_out_str(out, "madeAt", str_of(now));
+    json_out_open(out, "parts", '[');
+    for (size_t i = 0; i < parts->count; i++) {
+        (void)buf_add_str(out, i ? STR(",\n") : STR("\n")); /* a line for each */
+        json_out_open(out, NULL, '{');
+        json_out_str(out, "kind", str_of(kinds[parts->list[i].kind]));
+        json_out_str(out, "name", str_of(parts->list[i].name));
+        json_out_uint(out, "bytes", parts->list[i].bytes);
+        json_out_close(out, "}");
+    }
+    json_out_close(out, "]}\n");
 }
 
 static bool name_ok(struct str name)

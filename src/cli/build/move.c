@@ -280,11 +280,11 @@ static int add_blob(struct archive *archive, const char *digest, struct str text
 
 int move_write(const struct moved *moved, const char *path, struct error *err)
 {
-    auto_free char *index = xasprintf(
-        "{\"schemaVersion\":2,\"manifests\":[{\"mediaType\":\"" MOVE_MANIFEST_TYPE
-        "\",\"digest\":\"%s\",\"size\":%zu,\"annotations\":{\"org.opencontainers.image.ref.name\":"
-        "\"latest\"}}]}",
-        moved->digest, strlen(moved->manifest));
+    auto_json json_t *list = json_pack(
+        "{s:i, s:[{s:s, s:s, s:I, s:{s:s}}]}", "schemaVersion", 2, "manifests", "mediaType",
+        MOVE_MANIFEST_TYPE, "digest", moved->digest, "size", (json_int_t)strlen(moved->manifest),
+        "annotations", "org.opencontainers.image.ref.name", "latest");
+    auto_free char *index = json_text(list);
     struct archive *archive = archive_write_new();
     int r;
 

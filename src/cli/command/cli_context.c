@@ -148,7 +148,7 @@ static int log_in(struct cli *cli, const char *url, const char *given)
     if (try_key(cli, url, key, &err) < 0 || keep(url, name, key, &err) < 0)
         return cli_fail(&err);
     if (cli->json)
-        printf("{\"name\":\"%s\",\"url\":\"%s\",\"current\":true}\n", name, url);
+        cli_print_json_new(json_pack("{s:s, s:s, s:b}", "name", name, "url", url, "current", 1));
     else
         printf("signed in to %s as context '%s'\n", url, name);
     return CLI_OK;

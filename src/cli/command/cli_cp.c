@@ -12,6 +12,7 @@
 #include "cli/command/commands.h"
 #include "cli/core/cli_command.h"
 #include "cli/core/cli_names.h"
+#include "cli/core/cli_print.h"
 #include "cli/core/cli_progress.h"
 #include "cli/core/cli_v1.h"
 #include "protocol/json/json_shape.h"
@@ -353,7 +354,7 @@ static int copy_one(struct cli *cli, const char *id, bool down, const char *from
     if (rc < 0)
         return cli_fail(&err);
     if (cli->json && strcmp(to, "-") != 0)
-        printf("{\"files\":1,\"bytes\":%llu}\n", (unsigned long long)place.bytes);
+        cli_print_json_new(json_pack("{s:i, s:I}", "files", 1, "bytes", (json_int_t)place.bytes));
     return CLI_OK;
 }
 

@@ -14,6 +14,7 @@
 #include "base/thread.h"
 #include "cli/command/cli_cp_pack.h"
 #include "cli/command/cli_runtime.h"
+#include "cli/core/cli_print.h"
 #include "cli/core/cli_progress.h"
 #include "cli/core/cli_v1.h"
 #include "protocol/json/json_shape.h"
@@ -181,8 +182,8 @@ static int run_both(struct end *end, char *const *argv, int argc, int as)
 static int finish(const struct end *end, int status)
 {
     if (status == CLI_OK && end->tree->cli->json)
-        printf("{\"files\":%llu,\"bytes\":%llu}\n", (unsigned long long)end->pack.files,
-               (unsigned long long)end->pack.bytes);
+        cli_print_json_new(json_pack("{s:I, s:I}", "files", (json_int_t)end->pack.files, "bytes",
+                                     (json_int_t)end->pack.bytes));
     return status;
 }
 

@@ -8,6 +8,7 @@
 #include "cli/command/commands.h"
 #include "cli/core/cli.h"
 #include "cli/core/cli_command.h"
+#include "cli/core/cli_print.h"
 #include "cli/core/cli_table.h"
 #include "domain/account/api_key.h"
 #include "domain/account/team.h"
@@ -230,7 +231,10 @@ static int run_saved(struct cli *cli, int argc, char **argv)
         return cli_usage(&saved_command, "takes no operand");
     if (cli_connect(cli, &err) < 0)
         return cli_fail(&err);
-    printf(cli->json ? "{\"key\":\"%s\"}\n" : "%s\n", cli->server.key);
+    if (cli->json)
+        cli_print_json_new(json_pack("{s:s}", "key", cli->server.key));
+    else
+        printf("%s\n", cli->server.key);
     return CLI_OK;
 }
 

@@ -21,6 +21,12 @@ void cli_print_json(const json_t *json)
     printf("%s\n", text ? text : "null");
 }
 
+void cli_print_json_new(json_t *json_consume)
+{
+    cli_print_json(json_consume);
+    json_decref(json_consume);
+}
+
 /* "a, b" when they are all strings. */
 static char *words_of(const json_t *list)
 {

@@ -6,6 +6,8 @@
 #include "cli/core/cli_command.h"
 
 void cli_print_json(const json_t *json);
+/* The same; takes the reference. */
+void cli_print_json_new(json_t *json_consume);
 /* One line per member, but for those that are secrets (these are left to --json). */
 void cli_print_members(const json_t *json);
 

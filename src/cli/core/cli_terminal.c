@@ -18,6 +18,7 @@
 #include "base/id.h"
 #include "cli/core/cli_names.h"
 #include "cli/core/cli_v1.h"
+#include "protocol/json/json_out.h"
 #include "protocol/json/json_shape.h"
 #include "protocol/websocket/websocket.h"
 
@@ -204,14 +205,18 @@ static int take(struct terminal *terminal, struct error *err)
 static int send_size(struct terminal *terminal, struct error *err)
 {
     struct winsize size = size_now();
-    char text[80];
+    auto_buf struct buf text = {0};
 
     if (size.ws_col == terminal->told.ws_col && size.ws_row == terminal->told.ws_row)
         return 0;
     terminal->told = size;
-    (void)snprintf(text, sizeof(text), "{\"type\":\"resize\",\"cols\":%u,\"rows\":%u}", size.ws_col,
-                   size.ws_row);
-    return send_message(terminal, WEBSOCKET_TEXT, str_of(text), err);
+    buf_init(&text, 80);
+    json_out_open(&text, NULL, '{');
+    json_out_str(&text, "type", STR("resize"));
+    json_out_uint(&text, "cols", size.ws_col);
+    json_out_uint(&text, "rows", size.ws_row);
+    json_out_close(&text, "}");
+    return send_message(terminal, WEBSOCKET_TEXT, buf_str(&text), err);
 }
 
 static int on_signal(struct terminal *terminal, struct error *err)

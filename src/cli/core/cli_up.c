@@ -314,7 +314,7 @@ static int print_url(struct cli *cli, char *id, const char *port)
     if (cli->json && port)
         cli_print_json(answer);
     else if (cli->json)
-        printf("{\"cdp_url\":\"%.*s\"}\n", STR_ARG(url));
+        cli_print_json_new(json_pack("{s:o}", "cdp_url", json_str(url)));
     else if (port)
         print_address(cli, answer);
     else

@@ -11,6 +11,7 @@
 #include "cli/core/cli.h"
 #include "cli/core/cli_command.h"
 #include "cli/core/cli_find.h"
+#include "cli/core/cli_print.h"
 #include "cli/core/cli_table.h"
 #include "cli/doctor/cli_doctor.h"
 
@@ -216,7 +217,10 @@ static int run_version(struct cli *cli, int argc, char **argv)
         return rc;
     if (count)
         return cli_usage(&version_command, "takes no operand");
-    printf(cli->json ? "{\"version\":\"%s\"}\n" : "quicksand %s\n", QUICKSAND_VERSION);
+    if (cli->json)
+        cli_print_json_new(json_pack("{s:s}", "version", QUICKSAND_VERSION));
+    else
+        printf("quicksand %s\n", QUICKSAND_VERSION);
     return CLI_OK;
 }
 
