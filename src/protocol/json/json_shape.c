@@ -291,10 +291,27 @@ static size_t plain_bytes(struct str s)
     return n;
 }
 
+static bool add_plain(struct buf *out, struct str s)
+{
+    char *to = buf_reserve(out, s.len + 2);
+
+    if (!to)
+        return false;
+    to[0] = '"';
+    if (s.len)
+        memcpy(to + 1, s.p, s.len);
+    to[s.len + 1] = '"';
+    buf_grew(out, s.len + 2);
+    return true;
+}
+
 bool json_add_str(struct buf *out, struct str s)
 {
-    bool fits = buf_add_char(out, '"');
+    bool fits;
 
+    if (plain_bytes(s) == s.len)
+        return add_plain(out, s);
+    fits = buf_add_char(out, '"');
     while (s.len > 0 && fits) {
         unsigned char c = (unsigned char)s.p[0];
         size_t n = plain_bytes(s);
