@@ -4,7 +4,7 @@
 #include "protocol/json/json_out.h"
 #include "runtime/session/session.h"
 
-enum { LIST_TEXT_MAX = 64 * 1024 * 1024, RECENT = 10, BUFFERED = 100 };
+enum { RECENT = 10, BUFFERED = 100 };
 
 static int read_filter(struct v1_call *call, struct runtime_event_filter *out, struct error *err)
 {
@@ -59,7 +59,7 @@ static int answer_list(struct v1_call *call, const struct runtime_event_filter *
 
     if (read_since(call, &since, err) < 0 || read_events(call, filter, since, &events, err) < 0)
         return -1;
-    buf_init(&text, LIST_TEXT_MAX);
+    buf_init_charged(&text, SIZE_MAX);
     json_out_open(&text, NULL, '{');
     json_out_open(&text, "events", '[');
     for (size_t i = 0; i < events.count; i++)
@@ -70,8 +70,8 @@ static int answer_list(struct v1_call *call, const struct runtime_event_filter *
                  : since > 0  ? since
                               : 0);
     json_out_close(&text, "}");
-    if (text.overflowed)
-        return error_set(err, ERROR_LIMIT, "these events are too long for one answer; use 'limit'");
+    if (text.refused)
+        return buf_refuse(&text, err);
     call->text = buf_take(&text);
     call->status = 200;
     return 0;

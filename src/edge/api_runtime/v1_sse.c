@@ -39,7 +39,7 @@ struct sse {
     struct work work; /* the worker's, while `reading` */
     struct buf batch;
     int64_t batch_last;
-    size_t batch_count;
+    bool batch_more; /* there may be more behind it */
 };
 
 void v1_sse_format(int64_t id, struct str type, struct str data, struct buf *out)
@@ -120,7 +120,7 @@ static void read_store(struct work *work)
     if (runtime_event_list(sse->v1->config.runtime, &sse->caller, &sse->options.filter,
                            sse->batch_last, BATCH, &arena, &events, &err) < 0)
         log_warn("v1", "events after %lld: %s", (long long)sse->batch_last, err.message);
-    sse->batch_count = events.count;
+    sse->batch_more = events.more;
     for (size_t i = 0; i < events.count; i++) {
         format(sse, &events.items[i], &sse->batch);
         sse->batch_last = events.items[i].id;
@@ -135,7 +135,7 @@ static void read_done(struct work *work)
     if (!sse->closed && !sse->batch.overflowed) {
         (void)http_write(sse->ex, sse->batch.p, sse->batch.len);
         sse->since = sse->batch_last;
-        sse->read_all = sse->batch_count < BATCH;
+        sse->read_all = !sse->batch_more;
         pump(sse);
     } else if (!sse->closed) {
         http_abort(sse->ex);
@@ -321,8 +321,8 @@ static int replay(struct v1_call *call, struct sse *sse, struct error *err)
         return -1;
     while (i < events.count && events.items[i].id <= options->since)
         i++;
-    if (events.count - i > max) {
-        i = events.count - max;
+    if (events.count - i > max || (events.more && i == 0 && events.count)) {
+        i = events.count > max ? events.count - max : 0;
         if (options->since >= 0) {
             (void)buf_add_str(&sse->first, STR("event: events_skipped\ndata: "));
             json_out_open(&sse->first, NULL, '{');

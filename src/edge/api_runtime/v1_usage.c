@@ -120,7 +120,7 @@ static int answer_csv(struct v1_call *call, const struct wanted *wanted,
     auto_buf struct buf text = {0};
     char begin[CLOCK_TEXT_SIZE];
 
-    buf_init(&text, CSV_MAX);
+    buf_init_charged(&text, CSV_MAX);
     (void)buf_printf(&text, "begin,%s,seconds,usd\r\n", by_names[wanted->by]);
     for (size_t i = 0; i < usage->count; i++)
         for (size_t k = 0; k < usage->steps; k++) {
@@ -130,6 +130,8 @@ static int answer_csv(struct v1_call *call, const struct wanted *wanted,
             (void)buf_printf(&text, ",%.3f,%.6f\r\n", usage->items[i].seconds[k],
                              usage->items[i].usd[k]);
         }
+    if (text.refused)
+        return buf_refuse(&text, err);
     if (text.overflowed)
         return error_set(err, ERROR_LIMIT,
                          "these are too many for one answer; ask for fewer 'steps'");

@@ -23,6 +23,7 @@
 #include "store/runtime/store_runtime.h"
 
 enum { KEEP_DAYS = 30, KEEP_ROWS = 1000000, PRUNE_PERIOD_S = 600, PRUNE_BATCH = 1000 };
+enum { PAGE_BYTES = 4 << 20, ROWS = 16 };
 
 static void prune(struct runtime *runtime);
 
@@ -396,6 +397,7 @@ struct reader {
     struct store_runtime_query query;
     struct runtime_event_text *found;
     size_t count, limit;
+    size_t bytes; /* of their texts */
 };
 
 static void reader_init(struct reader *reader, struct runtime *runtime,
@@ -426,26 +428,51 @@ static bool wanted(const struct reader *reader, const struct runtime_event_made 
     return !event->transient && event_matches(event, &reader->keys, reader->type);
 }
 
-/* From the store, oldest or newest first, appended. */
+static bool is_full(const struct reader *reader)
+{
+    return reader->count == reader->limit || reader->bytes >= PAGE_BYTES;
+}
+
+static void add(struct reader *reader, struct runtime_event_text text)
+{
+    reader->found[reader->count++] = text;
+    reader->bytes += text.json.len;
+}
+
+/* From the store, oldest or newest first, appended; a few rows at a time, since each may be EVENT_BYTES_MAX long. */
 static int read_rows(struct reader *reader, int64_t after, int64_t upto, bool newest,
                      struct error *err)
 {
+    struct store_runtime_query *query = &reader->query;
     struct store_runtime_event *rows;
-    size_t count;
+    size_t count = ROWS;
 
-    if (after >= upto || reader->count == reader->limit)
-        return 0;
-    reader->query.after_id = after;
-    reader->query.upto_id = upto;
-    reader->query.newest = newest;
-    reader->query.limit = reader->limit - reader->count;
-    if (store_runtime_event_list(reader->runtime->config.store, &reader->query, reader->arena,
-                                 &rows, &count, err) < 0)
-        return error_prefix(err, "events");
-    for (size_t i = 0; i < count; i++)
-        reader->found[reader->count++] = (struct runtime_event_text){
-            .id = rows[i].id, .type = rows[i].type, .json = rows[i].json};
+    query->after_id = after;
+    query->upto_id = upto;
+    query->newest = newest;
+    while (count == ROWS && query->after_id < query->upto_id && !is_full(reader)) {
+        size_t room = reader->limit - reader->count;
+
+        query->limit = room < ROWS ? room : ROWS;
+        if (store_runtime_event_list(reader->runtime->config.store, query, reader->arena, &rows,
+                                     &count, err) < 0)
+            return error_prefix(err, "events");
+        for (size_t i = 0; i < count; i++)
+            add(reader, (struct runtime_event_text){
+                            .id = rows[i].id, .type = rows[i].type, .json = rows[i].json});
+        if (count && newest)
+            query->upto_id = rows[count - 1].id - 1;
+        else if (count)
+            query->after_id = rows[count - 1].id;
+    }
     return 0;
+}
+
+static int give(const struct reader *reader, struct runtime_event_texts *out, struct error *err)
+{
+    *out = (struct runtime_event_texts){
+        .items = reader->found, .count = reader->count, .more = is_full(reader)};
+    return buf_account_reserve(reader->bytes, err);
 }
 
 static int64_t gone_id(struct runtime_events *events)
@@ -472,17 +499,16 @@ int runtime_event_list(struct runtime *runtime, const struct runtime_caller *cal
             return -1;
         from = from > gone ? from : gone;
         (void)pthread_mutex_lock(&events->lock);
-        if (events->gone_id <= from || reader.count == reader.limit)
+        if (events->gone_id <= from || is_full(&reader))
             break;
         gone = events->gone_id; /* memory lost more meanwhile: these are rows now */
         (void)pthread_mutex_unlock(&events->lock);
     }
-    for (size_t i = ring_after(events, from); i < events->shown && reader.count < reader.limit; i++)
+    for (size_t i = ring_after(events, from); i < events->shown && !is_full(&reader); i++)
         if (wanted(&reader, ring_at(events, i)))
-            reader.found[reader.count++] = event_text(ring_at(events, i), arena);
+            add(&reader, event_text(ring_at(events, i), arena));
     (void)pthread_mutex_unlock(&events->lock);
-    *out = (struct runtime_event_texts){.items = reader.found, .count = reader.count};
-    return 0;
+    return give(&reader, out, err);
 }
 
 int runtime_event_last(struct runtime *runtime, const struct runtime_caller *caller,
@@ -496,9 +522,9 @@ int runtime_event_last(struct runtime *runtime, const struct runtime_caller *cal
     reader_init(&reader, runtime, caller, filter, arena, limit);
     (void)pthread_mutex_lock(&events->lock);
     gone = events->gone_id;
-    for (size_t i = events->shown; i > 0 && reader.count < reader.limit; i--)
+    for (size_t i = events->shown; i > 0 && !is_full(&reader); i--)
         if (wanted(&reader, ring_at(events, i - 1)))
-            reader.found[reader.count++] = event_text(ring_at(events, i - 1), arena);
+            add(&reader, event_text(ring_at(events, i - 1), arena));
     (void)pthread_mutex_unlock(&events->lock);
     if (read_rows(&reader, 0, gone, true, err) < 0)
         return -1;
@@ -508,6 +534,5 @@ int runtime_event_last(struct runtime *runtime, const struct runtime_caller *cal
         reader.found[reader.count - 1 - i] = reader.found[i];
         reader.found[i] = other;
     }
-    *out = (struct runtime_event_texts){.items = reader.found, .count = reader.count};
-    return 0;
+    return give(&reader, out, err);
 }

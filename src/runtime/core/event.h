@@ -66,14 +66,16 @@ struct runtime_event_text {
 struct runtime_event_texts {
     struct runtime_event_text *items;
     size_t count;
+    bool more; /* there may be */
 };
 
 enum { RUNTIME_EVENTS_MAX = 1000 };
-/* Those after `since`, oldest first, at most limit. May read the store: for workers. */
+/* Those after `since`, oldest first, at most limit, and at most about 4 MiB of text, which is charged to the thread's account
+ * of memory. May read the store: for workers. */
 int runtime_event_list(struct runtime *runtime, const struct runtime_caller *caller,
                        const struct runtime_event_filter *filter, int64_t since, size_t limit,
                        struct arena *arena, struct runtime_event_texts *out, struct error *err);
-/* The newest that match, oldest first. */
+/* The newest that match, oldest first; bounded in the same way. */
 int runtime_event_last(struct runtime *runtime, const struct runtime_caller *caller,
                        const struct runtime_event_filter *filter, size_t limit, struct arena *arena,
                        struct runtime_event_texts *out, struct error *err);

@@ -4,6 +4,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/alloc.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/core/event_internal.h"
@@ -102,6 +104,55 @@ TEST(event_memory_then_store)
                           &(struct runtime_event_filter){.type = STR("a.old")}, 1, &arena, &newest,
                           &err));
     CHECK_INT(newest.count, 1);
+}
+
+/* Long events: 60 of 200 KiB. restart: they are read from the store. */
+static void check_long_events(bool restart)
+{
+    enum { EVENTS = 60, BYTES = 200 << 10, MOST = 9 << 20 };
+    auto_core struct core_env env;
+    auto_arena struct arena arena = {0};
+    auto_free char *text = xmalloc(BYTES + 1);
+    struct runtime_event_texts page = {.more = true};
+    const struct runtime_event_filter any = {0};
+    size_t all = 0, pages = 0;
+    int64_t last = 0;
+
+    memset(text, 'x', BYTES);
+    text[BYTES] = '\0';
+    core_open(&env, NULL, NULL);
+    for (int i = 0; i < EVENTS; i++) {
+        auto_json json_t *data = json_pack("{s:s}", "text", text);
+
+        runtime_event_add(env.runtime, &env.caller,
+                          &(struct runtime_event){.type = STR("a.long"), .data = data});
+    }
+    if (restart)
+        core_restart(&env);
+    for (; page.more; pages++) {
+        size_t bytes = 0;
+
+        OK(runtime_event_list(env.runtime, &env.caller, &any, last, RUNTIME_EVENTS_MAX, &arena,
+                              &page, &err));
+        for (size_t i = 0; i < page.count; i++) {
+            CHECK(page.items[i].id > last);
+            last = page.items[i].id;
+            bytes += page.items[i].json.len;
+        }
+        CHECK(bytes < MOST);
+        all += page.count;
+    }
+    CHECK_INT(all, EVENTS);
+    CHECK(pages > 1);
+    OK(runtime_event_last(env.runtime, &env.caller, &any, RUNTIME_EVENTS_MAX, &arena, &page, &err));
+    CHECK(page.count > 0 && page.count < EVENTS && page.more);
+    CHECK_INT(page.items[page.count - 1].id, last);
+}
+
+TEST(a_page_of_long_events_is_bounded_by_its_bytes)
+{
+    check_long_events(false);
+    check_long_events(true);
 }
 
 static void count_wake(void *arg)
