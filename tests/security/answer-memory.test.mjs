@@ -77,6 +77,31 @@ describe('with 32 MB for requests and for responses that are being made', () => 
     })
   }
 
+  test(`${ATTACKS} lists of sandboxes with long labels`, { timeout: 240_000 * patience }, async (t) => {
+    const LONG = 40
+    const metadata = Object.fromEntries(Array.from({ length: 60 }, (_, i) => [`k${i}`, 'x'.repeat(1000)]))
+    for (let i = 0; i < LONG; i++) {
+      const { status, text, body } = await server.api('POST', '/api/v1/sandboxes', { metadata }, { key: mine.key })
+      assert.equal(status, 201, text)
+      await server.api('DELETE', `/api/v1/sandboxes/${body.id}`, undefined, { key: mine.key })
+    }
+    const list = () => server.api('GET', '/api/v1/sandboxes?state=killed&limit=1000', undefined, { key: mine.key, timeoutMs: 120_000 * patience })
+    const one = await list()
+    assert.equal(one.status, 200, one.text.slice(0, 500))
+    assert.equal(one.body.sandboxes.length, LONG)
+    const start = residentBytes(server)
+    let peak = start
+    const watch = setInterval(() => (peak = Math.max(peak, residentBytes(server))), 10)
+    const all = await Promise.all([...Array.from({ length: ATTACKS }, list), server.api('GET', '/api/v1/sandboxes', undefined, { key: other.key, timeoutMs: 120_000 * patience })])
+    clearInterval(watch)
+    assert.equal(all.pop().status, 200, 'another team is served')
+    t.diagnostic(`${shown(peak - start)} more at most, ${all.filter(({ status }) => status === 429).length} refused`)
+    for (const { status, text } of all) assert.ok(status === 200 || status === 429, `${status} ${text.slice(0, 300)}`)
+    assert.ok(all.some(({ status }) => status === 429))
+    assert.ok(peak - start < 64 * MB, `${shown(peak - start)} more`)
+    await eventually('all memory is returned', async () => (await held()) === 0)
+  })
+
   test('output that is six times as long in JSON is counted as such', { timeout: 120_000 * patience }, async () => {
     const long = { command: `head -c 3000000 /dev/zero`, output_limit: 16 * MB }
     const refused = await run(mine, long)

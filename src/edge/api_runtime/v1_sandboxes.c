@@ -85,7 +85,7 @@ int v1_sandboxes_list(struct v1_call *call, struct error *err)
     int64_t limit = 100;
     bool ports = false;
     size_t count = 0;
-    struct buf out;
+    auto_buf struct buf out = {0};
 
     if (v1_teams_choose(call, &teams, err) < 0 || wanted_state(call, &filter.state, err) < 0 ||
         v1_query_str(call, "task_id", &filter.task_id, err) < 0 ||
@@ -100,7 +100,7 @@ int v1_sandboxes_list(struct v1_call *call, struct error *err)
         return -1;
     if (ports)
         runtime_sandbox_ports(runtime_of(call), &teams.caller, items, count, &call->arena);
-    buf_init(&out, SIZE_MAX);
+    buf_init_charged(&out, SIZE_MAX);
     json_out_open(&out, NULL, '{');
     json_out_open(&out, "sandboxes", '[');
     for (size_t i = 0; i < count; i++) {
@@ -114,6 +114,8 @@ int v1_sandboxes_list(struct v1_call *call, struct error *err)
         v1_types_sandbox(&out, &items[i], &besides);
     }
     json_out_close(&out, "]}");
+    if (out.refused)
+        return buf_refuse(&out, err);
     call_answer_text(&call->call, 200, buf_take(&out));
     return 0;
 }

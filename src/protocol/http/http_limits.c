@@ -110,8 +110,11 @@ static bool making_take(struct buf_account *account, size_t bytes)
 {
     struct http_making *making = container_of(account, struct http_making, account);
 
-    making->full = shares_take(making->limits->bodies, making->team_id, bytes);
-    return making->full == SHARE_TAKEN;
+    enum share_answer answer = shares_take(making->limits->bodies, making->team_id, bytes);
+
+    if (answer != SHARE_TAKEN)
+        making->full = answer; /* others may find room before the error is made */
+    return answer == SHARE_TAKEN;
 }
 
 static void making_give(struct buf_account *account, size_t bytes)

@@ -2,7 +2,13 @@
 
 #include <string.h>
 
-enum { FIRST_CAPACITY = 16 };
+#include "base/buf.h"
+
+enum {
+    FIRST_CAPACITY = 16,
+    CHARGED_STEP = 64 * 1024,
+    CHARGED_TIMES = 2, /* what is read is parsed or written once more */
+};
 
 const struct row row_strings = {sizeof(struct str), (const struct row_field[]){{ROW_STR, 0}}, 1, 0,
                                 NULL};
@@ -109,18 +115,35 @@ static char *grow(struct arena *arena, char *old, size_t count, size_t *capacity
     return rows;
 }
 
+static size_t text_bytes(const struct row *row, const void *in)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < row->count; i++)
+        if (row->fields[i].kind == ROW_STR)
+            bytes +=
+                ((const struct str *)(const void *)((const char *)in + row->fields[i].offset))->len;
+    return bytes;
+}
+
 int row_all(const struct row *row, struct query *query, struct arena *arena, void *out,
             size_t *out_count, struct error *err)
 {
-    size_t count = 0, capacity = 0;
+    size_t count = 0, capacity = 0, uncharged = 0;
     char *rows = grow(arena, NULL, 0, &capacity, row->size);
     int more;
 
     while ((more = query_step(query, err)) > 0) {
         if (count == capacity)
             rows = grow(arena, rows, count, &capacity, row->size);
-        if (row_read(row, query, arena, rows + count++ * row->size, err) < 0)
+        if (row_read(row, query, arena, rows + count * row->size, err) < 0)
             return -1;
+        uncharged += text_bytes(row, rows + count++ * row->size);
+        if (uncharged >= CHARGED_STEP) {
+            if (buf_account_reserve(uncharged * CHARGED_TIMES, err) < 0)
+                return -1;
+            uncharged = 0;
+        }
     }
     if (more < 0)
         return -1;

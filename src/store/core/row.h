@@ -70,7 +70,8 @@ void row_bind(const struct row *row, struct query *query, const void *in);
 /* 0 = read; ERROR_NOT_FOUND as query_one() has it. */
 int row_one(const struct row *row, struct query *query, const char *what, struct str name,
             struct arena *arena, void *out, struct error *err);
-/* All rows, as an array in the arena: *(struct thing **)out. Never NULL. */
+/* All rows, as an array in the arena: *(struct thing **)out. Never NULL. Long ones are charged to the thread's account of
+ * memory: ERROR_QUOTA or ERROR_UNAVAILABLE when it has no more. */
 int row_all(const struct row *row, struct query *query, struct arena *arena, void *out,
             size_t *out_count, struct error *err);
 
