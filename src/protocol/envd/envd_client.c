@@ -225,12 +225,16 @@ static int call_path(const struct envd_address *address, const char *method, con
     return envd_call(address, method, buf_str(&request), ENVD_CALL_MS, answer, err);
 }
 
+/* What is listed is kept as structs, and written once more by the caller. */
+enum { LISTED_TIMES = 2 };
+
 int envd_list(const struct envd_address *address, const char *path, struct arena *arena,
               struct envd_file **out, size_t *out_count, struct error *err)
 {
     auto_buf struct buf answer = {0};
 
-    if (call_path(address, "filesystem.Filesystem/ListDir", path, 1, &answer, err) < 0)
+    if (call_path(address, "filesystem.Filesystem/ListDir", path, 1, &answer, err) < 0 ||
+        buf_account_reserve(answer.len * LISTED_TIMES, err) < 0)
         return -1;
     return envd_read_list(buf_str(&answer), arena, out, out_count, err) < 0
                ? error_prefix(err, "%s", address->who)
