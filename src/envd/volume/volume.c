@@ -195,8 +195,7 @@ static void list_level(int dir_fd_consume, const char *path, int64_t depth, stru
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || len < 0 ||
             len >= PATH_MAX || fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             continue;
-        if (listing->count++)
-            (void)buf_add_char(&listing->text, ',');
+        listing->count++;
         add_stat(dirfd(dir), entry->d_name, below, &st, &listing->text);
         listing->full = listing->count >= LIST_MAX || listing->text.overflowed;
         if (depth > 1 && S_ISDIR(st.st_mode)) {
