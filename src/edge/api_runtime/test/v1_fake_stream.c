@@ -242,6 +242,7 @@ int runtime_event_list(struct runtime *runtime, const struct runtime_caller *cal
     (void)pthread_mutex_lock(&lock);
     v1_fake.store_reads++;
     out->count = collect(filter->agent_id, since, limit, arena, &out->items);
+    out->more = out->count == limit;
     (void)pthread_mutex_unlock(&lock);
     return 0;
 }
@@ -256,6 +257,7 @@ int runtime_event_last(struct runtime *runtime, const struct runtime_caller *cal
     (void)pthread_mutex_lock(&lock);
     out->count = collect(filter->agent_id, event_count > limit ? (int64_t)(event_count - limit) : 0,
                          limit, arena, &out->items);
+    out->more = out->count == limit;
     (void)pthread_mutex_unlock(&lock);
     return 0;
 }
