@@ -104,12 +104,16 @@ function Job({ id, reads }) {
   const path = `/sandboxes/-/processes/${enc(id)}`
   const { data: job, error, again } = useData(() => v1(path), [id])
   const [out, setOut] = useState('')
-  useChanges((event) => event.process === id || (event.sandbox === job?.sandbox_id && /^sandbox\.(paused|resumed)$/.test(event.type)), again, [id, job?.sandbox_id])
+  // To read what it printed would resume a paused sandbox.
+  const readable = job && stateOf(job) !== 'paused'
+  useChanges((event) => event.process === id || ((!job || event.sandbox === job.sandbox_id) && /^sandbox\.(paused|resumed)$/.test(event.type)), again, [id, job?.sandbox_id])
   useEffect(() => {
+    if (!readable) return undefined
     const stop = new AbortController()
+    setOut('')
     stream(`/api/v1${path}/logs?follow=true`, ({ data }) => setOut((old) => (old + (data.data ?? '')).slice(-500_000)), { signal: stop.signal }).catch(() => {})
     return () => stop.abort()
-  }, [id])
+  }, [id, readable])
   if (error) return <Problem error={error} again={again} />
   if (!job) return <Loading />
   return (
@@ -118,7 +122,7 @@ function Job({ id, reads }) {
         <Text class="mono">{shorten(job.command, 60)}</Text> <State state={stateOf(job)} />
       </Heading>
       <p class="under soft"><code>{plain(job.id)}</code><a href={`#/sandboxes/${enc(job.sandbox_id)}`}><Text>{job.sandbox_id}</Text></a><span>{moment(job.started_at)}</span>{job.exit_code !== null && <span>exit code {count(job.exit_code)}</span>}<Callback job={job} /></p>
-      <Card title="Output">{out ? <pre class="out" tabIndex={0}>{out.replace(CLEAN, '').split('\n').map(plain).join('\n')}</pre> : <Empty icon="file" title="No output yet">Lines appear as the job prints them.</Empty>}</Card>
+      <Card title="Output">{out ? <pre class="out" tabIndex={0}>{out.replace(CLEAN, '').split('\n').map(plain).join('\n')}</pre> : <Empty icon="file" title={readable ? 'No output yet' : 'Paused'}>{readable ? 'Lines appear as the job prints them.' : 'Its output can be read when its sandbox is resumed.'}</Empty>}</Card>
     </>
   )
 }
