@@ -61,7 +61,7 @@ int buf_refuse(const struct buf *buf, struct error *err);
 
 /* This thread's from now on; NULL = none. Returns the one before. */
 struct buf_account *buf_account_enter(struct buf_account *account);
-/* Takes memory of this thread's account for what is no buffer, until the account's end. */
+/* Charges memory outside of buffers to this thread's account, until the account's end. */
 int buf_account_reserve(size_t bytes, struct error *err);
 /* Returns a part of it early. */
 void buf_account_return(size_t bytes);

@@ -142,7 +142,8 @@ struct sandbox_view {
     /* How the present or last pause ends or ended: with its processes, or by a boot from its files.
      * STR_NONE when it was never paused. */
     struct str paused_to, resumed_from; /* "memory", "disk" */
-    struct str warning; /* of a create: what whoever asked for it should know; or STR_NONE */
+    struct str
+        warning; /* of a create: shown to the client, for example that no port listens; or STR_NONE */
 };
 
 struct sandbox_pause {

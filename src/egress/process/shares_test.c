@@ -69,6 +69,23 @@ static int connect_all(try_fn try, int listener, int fds[ALL], int came[ALL])
     return count;
 }
 
+/* A connection that is closed makes room for another one of its team. Closes all. */
+static void check_given_back(try_fn try, int listener, int count, const int fds[ALL],
+                             const int came[ALL])
+{
+    int fd, other;
+
+    (void)close(fds[0]);
+    (void)close(came[0]);
+    WAIT_FOR((fd = try(RED, listener, &other)) >= 0);
+    (void)close(fd);
+    (void)close(other);
+    for (int i = 1; i < count; i++) {
+        (void)close(fds[i]);
+        (void)close(came[i]);
+    }
+}
+
 TEST(a_team_with_many_sandboxes_leaves_connections_for_others)
 {
     int listener, count, fds[ALL], came[ALL], fd, other;
@@ -87,16 +104,7 @@ TEST(a_team_with_many_sandboxes_leaves_connections_for_others)
     }
     (void)close(fd);
     (void)close(other);
-    /* What is closed can be used again. */
-    (void)close(fds[0]);
-    (void)close(came[0]);
-    WAIT_FOR((fd = try_connect(RED, listener, &other)) >= 0);
-    (void)close(fd);
-    (void)close(other);
-    for (int i = 1; i < count; i++) {
-        (void)close(fds[i]);
-        (void)close(came[i]);
-    }
+    check_given_back(try_connect, listener, count, fds, came);
     stop();
 }
 
@@ -163,16 +171,7 @@ TEST(a_team_with_many_connections_to_hosts_with_rules_leaves_some_to_others)
     CHECK(fd >= 0);
     (void)close(fd);
     (void)close(other);
-    /* What is closed can be used again. */
-    (void)close(fds[0]);
-    (void)close(came[0]);
-    WAIT_FOR((fd = try_read(RED, listener, &other)) >= 0);
-    (void)close(fd);
-    (void)close(other);
-    for (int i = 1; i < count; i++) {
-        (void)close(fds[i]);
-        (void)close(came[i]);
-    }
+    check_given_back(try_read, listener, count, fds, came);
     stop();
 }
 
